@@ -126,8 +126,8 @@ def copy_below(
     """Copy a file, or a folder with all that is in it, out of a folder that somebody else filled; see `open_below`.
 
     In a folder that is copied, links stay links, and names that match patterns in `left_out` are skipped. Each name is
-    opened once and never through a link, so that only what is in the folder is copied, whatever changes meanwhile. If it
-    follows no link in this name either, the copy of a link is a link.
+    opened once and never through a link, so that only what is in the folder is copied, whatever changes meanwhile. If
+    the name itself is not followed either, the copy of a link is a link.
 
     Raises:
         OSError: it can't be copied, has something that is neither a plain file nor a folder, or the target exists.
