@@ -77,6 +77,7 @@ OF_THE_IMAGE = (f"runscripts/{CONSTRAINTS}", "share/docker-defs/")
 CONSISTENCY = "consistency.py"
 PLAIN_FILES = "plain_files.py"
 INSTALLERS = "installers.py"
+INSTALLING = "installing.py"
 MPI_CHECK = "mpi_check.py"
 # The values of an installation: scripts read them here, on the host and in the container; few read the second file.
 VALUES = "values.sh"

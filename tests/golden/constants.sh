@@ -20,6 +20,8 @@ declare -gA sifmod_names=(
     [commands]=user-bin [commands_lock]=user-bin/.lock
 )
 sifmod_folder_modes=.sifmod-folder-modes
+sifmod_install_lock=.sifmod-lock
+sifmod_stubs=.sifmod-stubs
 declare -gA sifmod_inner=(
     [user_software]=/user-software [inside]=/sifmod [uv]=/sifmod/uv [wheels]=/sifmod/wheels
     [wheels_at_home]=.local/share/sifmod/wheels [installers]=/runscripts/installers.py

@@ -115,12 +115,10 @@ def test_pip_takes_what_a_layer_has_as_installed_and_may_put_a_newer_one_on_top(
 def test_uv_keeps_what_a_layer_has_and_may_put_a_newer_one_on_top(layered: User, newer: Path, tmp_path: Path) -> None:
     needs = make_wheel(tmp_path, "needs", "1.0", "", requires=("greeting>=1",))
     uv = f"{LOAD}; uv pip install --no-index --no-cache"
-    done = layered.run(f"{uv} {needs}")
-    assert "In a layer: greeting==1.0" in done.stderr
+    layered.run(f"{uv} {needs}")
     packages = root(layered) / "user-software/venv/demo/lib/python3.11/site-packages"
     assert {path.name for path in packages.glob("*.dist-info")} == {"needs-1.0.dist-info"}
-    done = layered.run(f"{uv} --find-links {newer.parent} 'greeting>=2'")
-    assert "In a layer, and found after what is installed now: greeting==1.0" in done.stderr
+    layered.run(f"{uv} --find-links {newer.parent} 'greeting>=2'")
     assert greet(layered) == "hello again"
     assert versions(layered)["greeting"] == "2.0"
     done = layered.run(f"{uv} --find-links {newer.parent} 'greeting>=3'", check=False)

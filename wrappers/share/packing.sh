@@ -212,6 +212,7 @@ close_lock() {
 clean_up_after_killed_runs() {
     local path
     put_back
+    remove_stubs
     rollback_is_done=false
     # A rollback was killed before its last step: the file that was the packed one has only this name.
     if [[ -f $packed.replaced && ! -e $previous ]]; then
@@ -223,6 +224,23 @@ clean_up_after_killed_runs() {
         "$beside".layering.* "$packed.replaced"; do
         # if put_back could not rename it, nobody has looked for changes in it
         if [[ $path != *.looking ]]; then remove_trees "$path" || true; fi
+    done
+}
+
+# remove_stubs: fail if pip or uv works on the directory; remove the stubs that a killed uv has left there.
+remove_stubs() {
+    local stubs status
+    for stubs in "$tree"/venv/*/"$sifmod_install_lock"; do
+        if [[ -f $stubs && -r $stubs && ! -L $stubs ]]; then
+            status=0
+            LC_ALL=C flock --nonblock --conflict-exit-code 75 "$stubs" true 2>/dev/null || status=$?
+            ((status != 75)) || die 7 "an install is running in '$directory': wait until it has finished."
+        fi
+    done
+    for stubs in "$tree"/venv/*/"$sifmod_stubs"; do
+        if [[ -d $stubs && ! -L $stubs ]]; then
+            remove_trees "${stubs%/*}"/lib/python3*/site-packages/*-v[0-9]*.dist-info "$stubs" 2>/dev/null || true
+        fi
     done
 }
 

@@ -100,8 +100,8 @@ def text_of(path: str) -> str:
 def packages_in(folder: str) -> "Iterator[Package]":
     """Yield the packages in one folder of Python's search path."""
     entries = [folder] if folder.endswith(".egg") else []
-    # pip renames what it replaces to ~NAME, and leaves it behind if interrupted
-    for pattern in ("[!~]*.dist-info", "[!~]*.egg-info", "[!~]*.egg"):
+    # pip renames what it replaces to ~NAME, and leaves it behind if interrupted; NAME-vVERSION is a stub for uv
+    for pattern in ("[!~]*-[!v]*.dist-info", "[!~]*.egg-info", "[!~]*.egg"):
         entries += sorted(glob.glob(os.path.join(glob.escape(folder), pattern)))
     for entry in entries:
         texts = (text_of(os.path.join(entry, name).rstrip("/")) for name in METADATA)

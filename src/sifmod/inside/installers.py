@@ -2,19 +2,13 @@
 
     installers.py pip|uv|poetry|pdm [ARGUMENT...]
 
-uv does not see the packages of the image, so `uv pip install` is resolved first, without installing anything, as if an
-index had exactly the image's versions. A requirement that they don't meet ends there, with uv's own explanation. Then
-uv installs the versions that it found, without the packages of the image. docs/adr/0011 says why it takes two runs.
-
-Projects of uv, poetry and pdm have no way to keep what the image has, so what they would install into user software is
-refused.
+What changes user software is refused here, or run by installing.py. Projects of uv, poetry and pdm have no way to keep
+what the image has, so what they would install into user software is refused.
 
 Exit status: that of the tool; 1 (pip) or 2 (the others) if the install is refused; 127 if there is no such tool.
 """
 
-import collections
 import contextlib
-import fcntl
 import functools
 import glob
 import itertools
@@ -22,25 +16,19 @@ import os
 import pwd
 import re
 import runpy
-import select
 import shlex
 import shutil
 import signal
 import site
 import stat
-import subprocess
 import sys
 import sysconfig
-import tempfile
-import termios
-import urllib.parse
-import zipfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
-    from typing import Any, NoReturn, Optional
+    from typing import NoReturn, Optional
 
 # The image's packages as `name==version`; UV_EXCLUDE and PIP_CONSTRAINT name this file.
 HELD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pip-constraints.txt")
@@ -52,73 +40,37 @@ AS_MODULE = (
     "import sys; sys.path[:1] = filter(None, sys.path[:1]); import runpy; "
     "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
-# `run_pip` of this file in the same way.
+# `run_pip` of installing.py in the same way.
 WATCHED = (
     "import sys; sys.path[:1] = filter(None, sys.path[:1]); import runpy; runpy.run_path(sys.argv.pop(1))['run_pip']()"
 )
+INSTALLING = os.path.join(os.path.dirname(HELD), "installing.py")
 # where the host commands bind the host's uv
 HOST_UV = "/sifmod/uv"
 # where they bind the wheels that `sifmod build-wheel` has made for this module
 WHEELS = "/sifmod/wheels"
-# What is printed if a build fails because the container lacks a program or headers, and what that is.
-LACKING = (
-    (r"Cannot find command 'git'|Git executable not found", "git"),
-    (r"(?:command|unable to execute) '\S*?(?:gcc|cc|g\+\+|c\+\+|clang)'(?: failed)?: No such file", "a compiler"),
-    (r"No such file or directory: '\S*?(?:gcc|cc|g\+\+|c\+\+|clang)'", "a compiler"),
-    (r"Unknown compiler\(s\)|No CMAKE_C(?:XX)?_COMPILER could be found", "a compiler"),
-    (r"Python\.h: No such file", "Python's headers"),
-)
-# the first version that reads UV_EXCLUDE
-OLDEST_UV = (0, 9, 8)
 
-# How many pieces of pip's output are kept: the end is what says why it failed.
-MOST_WRITES = 20000
-
-# Options of pip and uv whose value may be a path, and is not to be installed.
-WITH_PATH = (
-    *("-b", "-c", "-f", "-i", "-r", "-t", "--build-constraints", "--cache-dir", "--config-file", "--constraint"),
-    *("--constraints", "--directory", "--excludes", "--extra-index-url", "--find-links", "--index-url", "--log"),
-    *("--overrides", "--prefix", "--project", "--python", "--report", "--requirement", "--requirements", "--root"),
-    *("--src", "--target"),
-)
-
-# Options of uv that may come before the command and have a value, short options without a value, and commands.
-VALUED = ("--allow-insecure-host", "--cache-dir", "--color", "--config-file", "--directory", "--project")
+# Short options of pip and uv without a value.
 FLAGS = "hnqvUV"
-COMMANDS = frozenset(
-    {"add", "audit", "auth", "build", "cache", "check", "export", "format", "generate-shell-completion", "help", "init"}
-    | {"lock", "pip", "publish", "python", "remove", "run", "self", "sync", "tool", "tree", "venv", "version"}
-    | {"workspace"}
-)
-# Options of uv that a variable sets too: its name, what separates its values, the names of the option.
-CONSTRAINTS = ("UV_CONSTRAINT", " ", ("--constraint", "--constraints", "-c"))
-EXCLUDES = ("UV_EXCLUDE", " ", ("--excludes", "--exclude"))
-FIND_LINKS = ("UV_FIND_LINKS", ",", ("--find-links", "-f"))
-REQUIREMENTS = ("--requirement", "--requirements", "-r")
-# The first run prints a plan; the second one checks the hashes.
-NOT_IN_TRIAL = ("--check", "--dry-run", "--no-verify-hashes", "--quiet", "--require-hashes", "--verbose")
-# Options that name another place than user software.
-ELSEWHERE = {
-    "pip": ("--prefix", "--python", "--root", "--target", "-t"),
-    "uv": ("--prefix", "--system", "--target", "-t"),
-}
-# Commands of uv that change the environment of a project.
-PROJECT = frozenset({"add", "remove", "run", "sync", "version"})
+# Options of pip and uv whose value is a place for packages.
+PLACES = ("--prefix", "--root", "--target", "-t")
+# Commands of uv that change the environment of a project, those of `uv pip` that look at packages, and all of interest.
+PROJECT = ("add", "remove", "run", "sync", "version")
+UV_PIP = ("check", "freeze", "install", "list", "show", "sync", "tree", "uninstall")
+COMMANDS = ("pip", "tool", "venv", *PROJECT)
 # Commands of other tools that install into the active environment, and their options with a value before the command.
 OTHERS = dict.fromkeys(("pdm", "poetry"), frozenset({"add", "install", "remove", "sync", "update"}))
 OTHERS_VALUED = ("--config", "--directory", "--project", "-C", "-P", "-c", "-p")
-# Options of pip and uv that name a place for packages.
-PLACES = ("--prefix", "--root", "--target", "-t")
 PIP_COMMANDS = frozenset(
     {"cache", "check", "config", "debug", "download", "freeze", "hash", "help", "index", "inspect", "install", "list"}
     | {"lock", "search", "show", "uninstall", "wheel"}
 )
 
-
 # What is packed below user software.
 LAYERS = "/user-layers/"
 USER_SOFTWARE = "/user-software/"
 MOST_LAYERS = 8
+SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 # A folder of the installation: its owner is that of the module.
 RUNSCRIPTS = "/runscripts"
 
@@ -183,7 +135,7 @@ def value_of(name: str) -> str:
 
 
 def own_folders() -> "list[str]":
-    """Return the environment of user software as containers and as the host name it."""
+    """Return the environment of user software as containers and as the host name it: packed, these are two."""
     on_host = value_of("sifmod_directory")
     is_known = on_host and sys.prefix.startswith(USER_SOFTWARE)
     return [sys.prefix, *([os.path.join(on_host, sys.prefix[len(USER_SOFTWARE) :])] if is_known else [])]
@@ -210,23 +162,15 @@ def with_parents(path: str) -> "list[str]":
 
 def is_in_ours(path: str) -> bool:
     """Return whether a path is in the environment of user software, or is that, by whatever name."""
-    own = own_folders()
-    return any(is_same(one, own) for one in with_parents(path))
+    return any(is_same(one, own_folders()) for one in with_parents(path))
 
 
-def without(arguments: "Sequence[str]", option: "Option") -> "list[str]":
-    """Return arguments without an option that has a value."""
-    return [*arguments[: option.at], *arguments[option.at + option.width :]]
-
-
-def check_not_place(tool: str, arguments: "Sequence[str]", given: "list[Option]") -> None:
+def check_not_place(tool: str, given: "list[tuple[str, str]]") -> None:
     """Refuse an option that names user software as another place: what holds the image's packages would not count."""
-    for option in given:
+    for name, value in given:
         # with --root come the paths of this environment below it
-        place = (option.value or "") + (sys.prefix if option.name == "--root" else "")
-        if option.name in PLACES and option.value and is_in_ours(place):
-            again = quoted([tool, *without(arguments, option)])
-            refuse(tool, f"{option.name} names the user software, where packages go without it. Type instead: {again}")
+        if name in PLACES and value and is_in_ours(value + (sys.prefix if name == "--root" else "")):
+            refuse(tool, f"{name} names the user software, where packages go without it: leave it out")
 
 
 def check_not_packed(tool: str, command: str, arguments: "Sequence[str]") -> None:
@@ -268,23 +212,20 @@ def removing_directory() -> str:
 
 
 def check_not_in_layer(tool: str, arguments: "Sequence[str]") -> None:
-    """Refuse to remove what is packed below user software: the tool would say that there is nothing to remove."""
-    at = list(arguments).index("uninstall") + 1
-    names = [word for word in arguments[at:] if word[:1] != "-"]
-    folders = [sysconfig.get_paths()["purelib"], *sorted(glob.glob(f"{LAYERS}[1-9]/venv/*/lib/python3*/site-packages"))]
-    place = {}  # type: dict[str, str]
-    for folder in folders:
-        for entry in glob.glob(os.path.join(glob.escape(folder), "*-info")):
-            place.setdefault(canonical(os.path.basename(entry).split("-")[0]), folder)
-    for name in filter(lambda name: place.get(canonical(name), "").startswith(LAYERS), names):
-        layer = "/".join(place[canonical(name)].split("/")[:3])
-        again = f"unmake-squashfs; {quoted([tool, *arguments])}; make-squashfs --replace"
-        refuse(
-            tool,
-            f"{name} is in the layer {layer}, which is read-only: 'sifmod show' "
-            "says which file or module that is. Another version can be installed on top of it. To take it out of the "
-            f"module's own layers, type on the host: {removing_directory()}flatten-layers; {again}",
-        )
+    """Refuse to remove what is packed below user software: pip would find nothing to remove, and uv remove a stub."""
+    below = runpy.run_path(INSTALLING)["below"]({})
+    for word in arguments[list(arguments).index("uninstall") + 1 :]:
+        path = below[canonical(word)].path if canonical(word) in below else ""
+        if path.startswith(LAYERS):
+            again = f"unmake-squashfs; {quoted([tool, *arguments])}; make-squashfs --replace"
+            refuse(
+                tool,
+                f"{word} is in the layer {'/'.join(path.split('/')[:3])}, which is read-only: 'sifmod show' "
+                "says which file or module that is. Another version can be installed on top of it. To take it out of "
+                f"the module's own layers, type on the host: {removing_directory()}flatten-layers; {again}",
+            )
+        elif path and tool == "uv":
+            refuse(tool, f"{word} is a package of the image, and can't be removed from it")
 
 
 # --- pip
@@ -293,84 +234,25 @@ def check_not_in_layer(tool: str, arguments: "Sequence[str]") -> None:
 def pip(arguments: "list[str]") -> "NoReturn":
     """Run pip, unless what it would install could not be used."""
     command = next((word for word in arguments if word in PIP_COMMANDS), "")
-    given = options(arguments, short_flags="hqvUV")
-    for option in [one for one in reversed(given) if one.name == "--python" and is_in_ours(one.value or "")]:
-        arguments = without(arguments, option)
-        given = options(arguments, short_flags="hqvUV")
-    if command in ("install", "uninstall"):
-        check_not_place("pip", arguments, given)
-    elsewhere = any(option.name in ELSEWHERE["pip"] for option in given)
-    if command in ("install", "uninstall") and not elsewhere and "--dry-run" not in arguments:
+    given = options(arguments)
+    arguments = with_own_python(arguments, given)
+    is_change = command in ("install", "uninstall")
+    if is_change:
+        check_not_place("pip", given)
+        is_change = not is_elsewhere("pip", given) and "--dry-run" not in arguments
+    if is_change:
         check_not_packed("pip", command, arguments)
     if command == "install" and os.environ.get("PYTHONNOUSERSITE"):
-        check_not_user(arguments, [option.name for option in given])
+        check_not_user(arguments, [name for name, _ in given])
     if "PYTHONPATH" in os.environ:
         # an empty part is the current folder, whose encodings.py Python would run at its start
         os.environ["PYTHONPATH"] = ":".join(filter(None, os.environ["PYTHONPATH"].split(":")))
     if command in ("install", "wheel") and os.path.isdir(WHEELS):
         at = arguments.index(command) + 1
         arguments = [*arguments[:at], f"--find-links={WHEELS}", *arguments[at:]]
-    program = [WATCHED, os.path.abspath(__file__)] if command == "install" else [AS_MODULE]
+    is_watched = is_change or command == "install"
+    program = [WATCHED, INSTALLING, "lock" if is_change else ""] if is_watched else [AS_MODULE]
     execute(sys.executable, [sys.executable, "-c", *program, "pip", *arguments])
-
-
-class Watched:
-    """A stream that also keeps the end of what is written to it."""
-
-    def __init__(self, stream: "Any", kept: "collections.deque[str]") -> None:
-        """Note the stream, and where to keep what is written."""
-        self._stream, self._kept = stream, kept
-
-    def write(self, text: str) -> "Any":
-        """Write a text."""
-        self._kept.append(text)
-        return self._stream.write(text)
-
-    def __getattr__(self, name: str) -> "Any":
-        """Return what the stream has: whether it is a terminal, for example."""
-        return getattr(self._stream, name)
-
-
-def run_pip() -> None:
-    """Run pip, and name the way if it fails because the container lacks what a build needs."""
-    kept = collections.deque(maxlen=MOST_WRITES)  # type: collections.deque[str]
-    sys.stdout, sys.stderr = Watched(sys.stdout, kept), Watched(sys.stderr, kept)
-    words = sys.argv[2:]
-    try:
-        runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
-    except SystemExit as done:
-        if done.code:
-            name_build_wheel("pip", "".join(kept), words)
-        raise
-
-
-def name_build_wheel(tool: str, said: str, words: "Sequence[str]") -> None:
-    """Say what the container lacked, if the tool's output tells so, and what builds the wheel."""
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
-    lacked = next((what for pattern, what in LACKING if re.search(pattern, plain)), "")
-    if not lacked:
-        return
-    pairs = [(last, word) for last, word in zip(["", *words], words) if last not in WITH_PATH]
-    wanted = [word for _, word in pairs if re.match(r"[./]|git\+|[A-Za-z0-9._-]+ ?@ ?git\+", word)][:1]
-    wanted = [re.sub(r"^([./].*)\[[^\[\]]*\]$", r"\1", word) for word in wanted]  # extras of a folder
-    # uv breaks its lines, at hyphens too; in what it says of a package is no space
-    whole = re.sub(r"[\s│]+", "", plain)
-    for name, version, place in re.findall(r"Failedtobuild`([\w.-]+)(?:==([\w.+!]+)|@(?:file://)?([^`]+))`", whole):
-        # On a terminal, uv's progress may break this line. So what the user has typed is named as it was, in any case.
-        path = urllib.parse.unquote(place)
-        wanted = [word for word in wanted if is_same(word, [path])] or [path or f"{name}=={version}"]
-    for name in re.findall(r"Failed building wheel for ([A-Za-z0-9][A-Za-z0-9._-]*)", plain):
-        archives = re.findall(r"([A-Za-z0-9._-]+)-([0-9][A-Za-z0-9.!+]*)\.(?:tar\.gz|zip)\b", plain)
-        wanted = [f"{name}=={version}" for one, version in archives if canonical(one) == canonical(name)][:1] or wanted
-    module = os.environ.get("__SIFMOD_CONTAINER") or "MODULE"
-    again = quoted(["sifmod", "build-wheel", *(wanted or ["REQUIREMENT"]), "--module", module])
-    is_editable = {"-e", "--editable"} & {*words}
-    copy = " (without -e it is a copy of the source: build it again after a change)" if is_editable else ""
-    print(
-        f"{tool}: this container lacks {lacked}, which a build from source needs. To build the wheel where it "
-        f"is{copy}, type on the host: {again}",
-        file=sys.stderr,
-    )
 
 
 def check_not_user(arguments: "list[str]", given: "list[str]") -> None:
@@ -389,101 +271,88 @@ def check_not_user(arguments: "list[str]", given: "list[str]") -> None:
     )
 
 
-# --- uv
+# --- options
 
 
-class Option:
-    """An option on a command line: the position of its word, its name, and its value if it has one."""
+def options(arguments: "Sequence[str]") -> "list[tuple[str, str]]":
+    """Return the options before `--`, each with its value if it takes one: the rest of its word, or the next word.
 
-    def __init__(self, at: int, name: str, value: "Optional[str]" = None, *, width: int = 1) -> None:
-        """Note an option, and of how many words it is if it has a value."""
-        self.at, self.name, self.value, self.width = at, name, value, width
-
-
-def options(arguments: "Sequence[str]", *, short_flags: str = FLAGS) -> "list[Option]":
-    """Return the options before `--`.
-
-    uv takes no value that begins with `-`, except `-` itself, so any such word is an option. The next word is noted as
-    the value of any long option: whoever looks for one knows whether it takes a value.
+    uv takes no value that begins with `-`, except `-` itself, so any such word is an option.
     """
+    words = list(itertools.takewhile(lambda word: word != "--", arguments))
     found = []
-    for at, word in enumerate(itertools.takewhile(lambda word: word != "--", arguments)):
-        following = arguments[at + 1] if at + 1 < len(arguments) else "--"
-        next_word = following if following == "-" or not following.startswith("-") else None
+    for word, following in zip(words, [*words[1:], ""]):
         if word.startswith("--"):
             name, equals, value = word.partition("=")
-            found.append(Option(at, name, value) if equals else Option(at, name, next_word, width=2))
-        elif word.startswith("-"):
-            for number, letter in enumerate(word[1:], 2):
-                if letter in short_flags:
-                    found.append(Option(at, f"-{letter}"))
-                    continue
-                rest = word[number:]
-                value = rest[1:] if rest.startswith("=") else rest
-                found.append(Option(at, f"-{letter}", value) if rest else Option(at, f"-{letter}", next_word, width=2))
-                break
+            found.append((name, value if equals else following))
+        elif word.startswith("-") and word != "-":
+            letters = len(word[1:]) - len(word[1:].lstrip(FLAGS)) + 2
+            found += [(f"-{letter}", "") for letter in word[1 : letters - 1]]
+            if word[letters - 1 :]:
+                found.append((f"-{word[letters - 1]}", word[letters:].lstrip("=") or following))
     return found
 
 
-def command_of(arguments: "Sequence[str]") -> "list[tuple[int, str]]":
-    """Return the words of uv's command with their positions, such as `pip` and `install`."""
-    words = []  # type: list[tuple[int, str]]
-    is_value = False
-    for at, word in enumerate(arguments):
-        if is_value or word.startswith("-"):
-            is_value = word in VALUED and not is_value
-        elif words:
-            return [*words, (at, word)]
-        elif word in COMMANDS:
-            words.append((at, word))
+def with_own_python(arguments: "Sequence[str]", given: "list[tuple[str, str]]") -> "list[str]":
+    """Return the arguments with user software's Python as containers name it: scripts that are installed name it."""
+    words = list(arguments)
+    for name, value in given:
+        if name in ("--python", "-p") and is_path(value) and is_in_ours(value):
+            words = [f"{word[: -len(value)]}{sys.executable}" if word.endswith(value) else word for word in words]
     return words
 
 
+# --- uv
+
+
 def uv(arguments: "list[str]") -> "NoReturn":
-    """Run uv, in two steps if it installs into user software."""
+    """Run uv, beside stubs if it looks at user software."""
     program = find_tool("uv")
-    command = command_of(arguments)
-    words = [word for _, word in command]
-    if words and words[0] in PROJECT and is_held():
-        project(program, arguments, words[0])
+    command = next((word for word in arguments if word in COMMANDS), "")
+    if command in PROJECT and is_held():
+        project(program, arguments, command)
     given = options(arguments)
-    names = {option.name for option in given}
+    names = {name for name, _ in given}
     if names & {"--help", "--version", "-V", "-h"}:
         execute_elsewhere(program, arguments)
-    if words[:1] == ["venv"]:
-        check_not_replaced(arguments, given)
-    if words[:1] == ["pip"]:
-        check_not_place("uv", arguments, given)
-    if not is_ours(given):
+    if command == "venv":
+        check_not_replaced(arguments[arguments.index("venv") :])
+    if command != "pip":
         execute_elsewhere(program, arguments)
-    if words not in (["pip", "install"], ["pip", "sync"], ["pip", "uninstall"]):
+    check_not_place("uv", given)
+    below_pip = arguments[arguments.index("pip") :]
+    what = next((word for word in below_pip if word in (*UV_PIP, "compile")), "compile")
+    if what == "compile" or not is_ours(given):
         execute_elsewhere(program, arguments)
-    if not names & {"--check", "--dry-run"}:
-        check_not_packed("uv", words[1], arguments)
-    asked, arguments = arguments, with_own_python(arguments, given)
-    given = options(arguments)
-    if words == ["pip", "uninstall"] or not is_held():
-        execute(program, ["uv", *arguments])
-    if words == ["pip", "sync"]:
+    is_change = what in ("install", "sync", "uninstall")
+    if is_change and not names & {"--check", "--dry-run"}:
+        check_not_packed("uv", what, arguments)
+    if what == "sync" and is_held():
         refuse(
             "uv",
             "uv pip sync would install packages of the image again, and remove others from the user software. "
             "Type instead: uv pip install -r FILE",
         )
-    run_uv([program, *install(program, arguments, given, command[1][0] + 1, asked=asked)[1:]], asked)
-    sys.exit(0)
+    os.environ["VIRTUAL_ENV"] = sys.prefix
+    if is_path(os.environ.get("UV_PYTHON", "")):
+        del os.environ["UV_PYTHON"]
+    if what == "install" and os.path.isdir(WHEELS):
+        os.environ["UV_FIND_LINKS"] = ",".join(filter(None, (WHEELS, os.environ.get("UV_FIND_LINKS"))))
+    held = held_versions() if is_held() else {}
+    status = runpy.run_path(INSTALLING)["run_uv"](program, with_own_python(arguments, given), what, held)
+    if status < 0:
+        die_by(-status)
+    sys.exit(status)
 
 
-def check_not_replaced(arguments: "Sequence[str]", given: "list[Option]") -> None:
+def check_not_replaced(words: "list[str]") -> None:
     """Refuse to make a virtual environment where user software is, which `--clear` would remove."""
-    at = arguments.index("venv") + 1
-    named = [word for word in arguments[at:] if word[:1] != "-"]
-    if all(last[:1] == "-" for last, word in zip(arguments[at - 1 :], arguments[at:]) if word in named):
+    named = [word for word in words[1:] if word[:1] != "-"]
+    if all(last[:1] == "-" for last, word in zip(words, words[1:]) if word in named):
         named += [os.environ.get("UV_PROJECT_ENVIRONMENT", ""), ".venv"]
-    above = [parent for own in own_folders() for parent in with_parents(own)[:-1]]
-    for place in filter(None, named):
-        path = os.path.join(directory_of(given), place)
-        if os.path.isdir(path) and (is_in_ours(path) or is_same(path, above)):
+    above = [parent for own in own_folders() for parent in with_parents(own)]
+    for place in named:
+        if os.path.isdir(place) and (is_in_ours(place) or is_same(place, above)):
             refuse(
                 "uv",
                 f"'{place}' is the user software, which this would replace. For an environment of its own, name "
@@ -491,27 +360,9 @@ def check_not_replaced(arguments: "Sequence[str]", given: "list[Option]") -> Non
             )
 
 
-def directory_of(given: "list[Option]") -> str:
-    """Return the folder that paths among uv's arguments begin at; empty if it is the current one."""
-    return next((option.value or "" for option in given if option.name == "--directory"), "")
-
-
-def with_own_python(arguments: "Sequence[str]", given: "list[Option]") -> "list[str]":
-    """Return the arguments with the user software as containers name it: scripts that uv installs name their Python."""
-    os.environ["VIRTUAL_ENV"] = sys.prefix
-    words = list(arguments)
-    for option in given:
-        if option.name in ("--python", "-p") and is_path(option.value or "", directory_of(given)):
-            at = option.at + option.width - 1
-            words[at] = words[at][: len(words[at]) - len(option.value or "")] + sys.executable
-    if is_path(os.environ.get("UV_PYTHON", ""), directory_of(given)):
-        os.environ["UV_PYTHON"] = sys.executable
-    return words
-
-
-def is_path(python: str, folder: str) -> bool:
-    """Return whether uv takes a Python for a path from a folder on: a version or a name is none."""
-    return "/" in python or bool(python and os.path.isdir(os.path.join(folder, python)))
+def is_path(python: str) -> bool:
+    """Return whether uv takes a Python for a path: a version or a name is none."""
+    return "/" in python or os.path.isdir(python)
 
 
 def find_tool(tool: str) -> str:
@@ -536,30 +387,24 @@ def is_set(name: str) -> bool:
     return os.environ.get(name, "").lower() in ("1", "on", "t", "true", "y", "yes")
 
 
-def is_ours(given: "list[Option]") -> bool:
-    """Return whether no option and no variable names another environment than user software."""
-    if is_set("UV_SYSTEM_PYTHON") or any(option.name in ELSEWHERE["uv"] for option in given):
-        return False
-    folder = directory_of(given)
-    pythons = [option.value for option in given if option.name in ("--python", "-p")]
-    python = (pythons[-1] if pythons else os.environ.get("UV_PYTHON")) or ""
+def is_elsewhere(tool: str, given: "list[tuple[str, str]]") -> bool:
+    """Return whether an option names another place than user software."""
+    places = ("--prefix", "--target", "-t", *(("--python", "--root") if tool == "pip" else ("--system",)))
+    return any(name in places and not (name == "--python" and is_in_ours(value)) for name, value in given)
+
+
+def is_ours(given: "list[tuple[str, str]]") -> bool:
+    """Return whether no option and no variable of uv names another environment than user software."""
+    pythons = [value for name, value in given if name in ("--python", "-p")]
+    python = (pythons or [os.environ.get("UV_PYTHON", "")])[-1]
     # a version or a name stands for the active environment; a path may be another one
-    return is_in_ours(os.path.join(folder, python)) if is_path(python, folder) else is_active(folder)
+    is_there = is_in_ours(python) if is_path(python) else is_active()
+    return is_there and not is_elsewhere("uv", given) and not is_set("UV_SYSTEM_PYTHON")
 
 
-def is_active(folder: str = "") -> bool:
-    """Return whether user software is the active environment, whose path may begin at a folder."""
-    return is_same(os.path.join(folder, os.environ.get("VIRTUAL_ENV") or "/"), own_folders())
-
-
-def check_version(program: str) -> None:
-    """Refuse a uv that does not know UV_EXCLUDE."""
-    command = [program, "--version"]
-    said = subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout  # noqa: S603 - the uv that was found
-    numbers = re.search(rb"(\d+)\.(\d+)\.(\d+)", said)
-    if not numbers or tuple(int(number) for number in numbers.groups()) < OLDEST_UV:
-        oldest = ".".join(str(number) for number in OLDEST_UV)
-        refuse("uv", f"'{program}' is too old to keep the image's packages: uv {oldest} or later is required")
+def is_active() -> bool:
+    """Return whether user software is the active environment."""
+    return is_same(os.environ.get("VIRTUAL_ENV") or "/", own_folders())
 
 
 def execute(program: str, words: "list[str]") -> "NoReturn":
@@ -584,127 +429,6 @@ def held_versions() -> "dict[str, str]":
         return {canonical(name): version for name, _, version in (line.strip().partition("==") for line in lines)}
 
 
-def install(
-    program: str, arguments: "list[str]", given: "list[Option]", at: int, *, asked: "Sequence[str]"
-) -> "list[str]":
-    """Try `uv pip install` with the image's versions; return the command that installs the rest.
-
-    The options among uv's arguments are given, and the position after `install`; messages name what the user asked for.
-    """
-    check_version(program)
-    if os.path.isdir(WHEELS):
-        os.environ["UV_FIND_LINKS"] = ",".join(filter(None, (WHEELS, os.environ.get("UV_FIND_LINKS"))))
-    of_image = held_versions()
-    # uv does not look into layers either
-    own = packages_in(site_packages())
-    below = {name: version for name, version in in_layers().items() if name not in of_image and name not in own}
-    is_lock = any(option.name in REQUIREMENTS and is_pylock(option.value or "") for option in given)
-    trial = Trial(of_image, below, is_lock=is_lock)
-    trial.run(program, arguments, given, at, asked=asked)
-    of_container = sorted(trial.installs.keys() & trial.present.keys()) if is_lock else []
-    if of_container:
-        refuse(
-            "uv",
-            f"this lock has packages of the image ({', '.join(of_container)}), and uv installs a lock as it is. "
-            "Type instead: uv export --no-emit-project | uv pip install -r -",
-        )
-    if not any(option.name in ("--quiet", "-q") for option in given):
-        trial.tell()
-    more = own_and(given, EXCLUDES, HELD)
-    if trial.below:
-        below_names = "".join(f"{name}\n" for name in trial.below)
-        more.append(f"--excludes={unnamed_file(below_names)}")
-    needed = []
-    if not is_lock:
-        chosen = trial.chosen()
-        more += own_and(given, CONSTRAINTS, unnamed_file("".join(f"{name}=={chosen[name]}\n" for name in chosen)))
-        # where each requirement must have a hash, the user has listed these too
-        if not (is_set("UV_REQUIRE_HASHES") or any(option.name == "--require-hashes" for option in given)):
-            needed = [f"{name}=={chosen[name]}" for name in trial.of_extras(chosen)]
-    return ["uv", *arguments[:at], *more, *arguments[at:], *needed]
-
-
-class Trial:
-    """A run of uv that installs nothing, as if an index had exactly the packages that the container has.
-
-    All are versions by name: those of the image, those in layers that stay in use, those in layers that another version
-    goes on top of, and what uv would install, with an empty version if it comes from an address.
-    """
-
-    def __init__(self, of_image: "dict[str, str]", below: "dict[str, str]", *, is_lock: bool) -> None:
-        """Note what the container has, and whether uv installs a lock as it is."""
-        self.of_image, self.below, self.is_lock = of_image, below, is_lock
-        self.replaced = {}  # type: dict[str, str]
-        self.removed = set()  # type: set[str]
-        self.installs = {}  # type: dict[str, str]
-        self._extras = {}  # type: dict[str, list[str]]
-
-    @property
-    def present(self) -> "dict[str, str]":
-        """Name and version of what the container has below user software."""
-        return {**self.of_image, **self.below}
-
-    def run(
-        self, program: str, arguments: "list[str]", given: "list[Option]", at: int, *, asked: "Sequence[str]"
-    ) -> None:
-        """Run `uv pip install` until it has a plan; end with its explanation if it finds none; see `install`."""
-        offsets = buffered(arguments, given)
-        while True:
-            with tempfile.TemporaryDirectory(prefix="sifmod-uv-") as folder:
-                words = trial_words(arguments, given, at, self._options(folder, given))
-                status, said = run_trial([program, *words], offsets)
-            for descriptor, offset in offsets.items():
-                os.lseek(descriptor, offset, os.SEEK_SET)
-            plan = read_plan(said)
-            if plan and not status:
-                self.removed, self.installs = plan
-                return
-            # another version of what a layer has may go on top
-            in_the_way = named_in(said, self.below)
-            if not in_the_way:
-                sys.stderr.write(said)
-                explain(said, self.of_image, asked)
-                name_build_wheel("uv", said, asked)
-                sys.exit(status or 2)
-            self.replaced.update({name: self.below.pop(name) for name in in_the_way})
-
-    def _options(self, folder: str, given: "list[Option]") -> "list[str]":
-        """Return the options of the trial, and write what they name into a folder."""
-        if self.is_lock:
-            return ["--dry-run"]
-        self._extras = extras_of(self.present)
-        write_stand_ins(folder, self.present, self._extras)
-        more = ["--dry-run", "--no-verify-hashes", *own_and(given, CONSTRAINTS, HELD)]
-        more += own_and(given, FIND_LINKS, folder)
-        if self.below:
-            path = os.path.join(folder, "below.txt")
-            with open(path, "w", encoding="utf-8") as stream:
-                stream.writelines(f"{name}=={version}\n" for name, version in self.below.items())
-            more.append(f"--constraints={path}")
-        return more
-
-    def tell(self) -> None:
-        """Say which packages are not installed, because the container has them, and which go on top of a layer's."""
-        for where, packages in (("the image", self.of_image), ("a layer", self.below)):
-            kept = [f"{name}=={packages[name]}" for name in sorted(self.installs.keys() & packages.keys())]
-            if kept:
-                print(f"In {where}: {', '.join(kept)}", file=sys.stderr)
-        above = sorted(f"{name}=={version}" for name, version in self.replaced.items() if name in self.installs)
-        if above:
-            print(f"In a layer, and found after what is installed now: {', '.join(above)}", file=sys.stderr)
-
-    def chosen(self) -> "dict[str, str]":
-        """Return name and version of what will be in user software."""
-        state = {name: version for name, version in installed().items() if name not in self.removed}
-        state.update(self.installs)
-        return {name: version for name, version in state.items() if version and name not in self.present}
-
-    def of_extras(self, chosen: "dict[str, str]") -> "list[str]":
-        """Return the names of what uv installs for extras of packages that the container has."""
-        required = {name for lines in self._extras.values() for name in map(required_name, lines)}
-        return sorted(required & chosen.keys() & self.installs.keys())
-
-
 # --- uv: a project whose environment is user software
 
 
@@ -724,7 +448,10 @@ def project(program: str, arguments: "list[str]", command: str) -> None:
     if {"--check", "--dry-run", "--help", "--isolated", "--no-sync", "-h"} & {*own} or is_set("UV_NO_SYNC"):
         execute(program, ["uv", *arguments])
     held = held_versions()
-    lock = next(filter(None, (text_of(os.path.join(folder, "uv.lock")) for folder in above)), "")
+    lock = ""
+    for folder in above:
+        with contextlib.suppress(OSError), open(os.path.join(folder, "uv.lock"), encoding="utf-8") as stream:
+            lock = lock or stream.read()
     left_out = [name for name in sorted({*re.findall(r'(?m)^name = "([\w.-]+)"', lock)}) if canonical(name) in held]
     export = quoted(["uv", "export", "--no-emit-project", *(f"--no-emit-package={name}" for name in left_out)])
     first = f"{quoted(['uv', *arguments[:at], '--no-sync', *arguments[at:]])}; " if command in ("add", "remove") else ""
@@ -734,259 +461,6 @@ def project(program: str, arguments: "list[str]", command: str) -> None:
         f"uv {command} would install all that the project's lock names into the user software, packages of the image "
         f"too. To leave these out, type: {first}{export} | uv pip install -r -{then}",
     )
-
-
-def text_of(path: str) -> str:
-    """Return the text of a file; empty if it can't be read."""
-    with contextlib.suppress(OSError):
-        if os.path.isfile(path):
-            with open(path, encoding="utf-8", errors="surrogateescape") as stream:
-                return stream.read()
-    return ""
-
-
-# --- uv: the two runs
-
-
-def run_uv(words: "Sequence[str]", asked: "Sequence[str]") -> None:
-    """Run uv, which may read our descriptors; if it fails, say what it can't know, and end with its status."""
-    status, said = run_watched(words)
-    if status < 0:
-        raise StoppedError(-status)
-    if status:
-        name_build_wheel("uv", said, asked)
-        sys.exit(status)
-
-
-def run_watched(words: "Sequence[str]") -> "tuple[int, str]":
-    """Run a command; return its status, and the end of what it writes to standard error, which is shown as it comes.
-
-    If that is a terminal, the command has one, of the same size, for its colours and its progress.
-    """
-    if not sys.stderr:  # it is closed
-        return subprocess.call(words, close_fds=False), ""  # noqa: S603 - what the user asked for
-    if sys.stderr.isatty():
-        reader, writer = os.openpty()
-        with contextlib.suppress(OSError):
-            fcntl.ioctl(writer, termios.TIOCSWINSZ, fcntl.ioctl(2, termios.TIOCGWINSZ, bytes(8)))
-        mode = termios.tcgetattr(writer)
-        mode[1] &= ~termios.OPOST  # the user's terminal makes its own line ends
-        termios.tcsetattr(writer, termios.TCSANOW, mode)
-    else:
-        reader, writer = os.pipe()
-    kept = collections.deque(maxlen=MOST_WRITES)  # type: collections.deque[bytes]
-    child = subprocess.Popen(words, stderr=writer, close_fds=False)  # noqa: S603 - what the user asked for
-    os.close(writer)
-    try:
-        while True:
-            # a process that it leaves behind may keep the other end open
-            is_over = child.poll() is not None
-            if not select.select([reader], [], [], 0 if is_over else 0.1)[0]:
-                if is_over:
-                    break
-                continue
-            try:
-                piece = os.read(reader, 65536)
-            except OSError:  # the other end of a terminal is closed
-                piece = b""
-            if not piece:
-                break
-            kept.append(piece)
-            with contextlib.suppress(OSError):  # uv ends as it would if nobody listens
-                while piece:
-                    piece = piece[os.write(2, piece) :]
-        return child.wait(), b"".join(kept).decode(errors="replace")
-    except BaseException as error:
-        child.send_signal(error.args[0] if isinstance(error, StoppedError) else signal.SIGTERM)
-        child.wait()
-        raise
-    finally:
-        os.close(reader)
-
-
-def is_pylock(path: str) -> bool:
-    """Return whether uv reads a file as a lock (PEP 751)."""
-    return bool(re.fullmatch(r"pylock(\.[^.]+)?\.toml", os.path.basename(path)))
-
-
-def own_and(given: "list[Option]", setting: "tuple[str, str, tuple[str, ...]]", mine: str) -> "list[str]":
-    """Return an option of our own, and the user's variable, which uv does not read if there is such an option."""
-    variable, separator, names = setting
-    theirs = [] if any(option.name in names for option in given) else os.environ.get(variable, "").split(separator)
-    return [f"{names[0]}={value}" for value in dict.fromkeys([mine, *theirs]) if value]
-
-
-def required_name(line: str) -> str:
-    """Return the name in a line `Requires-Dist: NAME ...`; empty if it is another line."""
-    found = re.match(r"Requires-Dist:\s*([A-Za-z0-9._-]+)", line)
-    return canonical(found.group(1)) if found else ""
-
-
-def extras_of(held: "dict[str, str]") -> "dict[str, list[str]]":
-    """Return the lines about extras in the metadata of the image's packages.
-
-    A package of the image may lack what its extras need: `pip install fsspec[http]` would install aiohttp. All other
-    requirements are for the image to meet.
-    """
-    try:
-        from importlib.metadata import distributions
-    except ImportError:  # before Python 3.8
-        return {}
-    found = {}  # type: dict[str, list[str]]
-    for one in distributions(path=[folder for folder in sys.path if not folder.startswith(sys.prefix + "/")]):
-        header = (one.read_text("METADATA") or "").partition("\n\n")[0]
-        name = re.search(r"(?m)^Name:\s*(\S+)", header)
-        if name and canonical(name.group(1)) in held:
-            extras = re.findall(r"(?m)^Provides-Extra:.*|^Requires-Dist:[^;@\n]*;.*\bextra\b.*", header)
-            found.setdefault(canonical(name.group(1)), extras)
-    return found
-
-
-def write_stand_ins(folder: str, held: "dict[str, str]", extras: "dict[str, list[str]]") -> None:
-    """Write a wheel for each package of the image that has nothing but its name, its version and its extras."""
-    for name, version in held.items():
-        stem = f"{name.replace('-', '_')}-{version.replace('-', '_')}"
-        lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *extras.get(name, [])]
-        with zipfile.ZipFile(os.path.join(folder, f"{stem}-py3-none-any.whl"), "w") as wheel:
-            wheel.writestr(f"{stem}.dist-info/METADATA", "\n".join(lines) + "\n")
-            wheel.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-            wheel.writestr(f"{stem}.dist-info/RECORD", "")
-
-
-def trial_words(arguments: "Sequence[str]", given: "list[Option]", at: int, more: "list[str]") -> "list[str]":
-    """Return the arguments without what has no place in a trial, and with more options at a position."""
-    words = dict(enumerate(arguments))
-    for option in given:
-        if option.name in NOT_IN_TRIAL:
-            del words[option.at]
-        elif (option.name, option.value) == ("--no-binary", ":all:") or option.name == "--output-format":
-            for position in range(option.at, option.at + option.width):
-                del words[position]
-        elif option.name in ("-q", "-v"):
-            words[option.at] = words[option.at].replace(option.name[1], "", 1)
-            if words[option.at] == "-":
-                del words[option.at]
-    before = [word for position, word in words.items() if position < at]
-    return [*before, *more, *(word for position, word in words.items() if position >= at)]
-
-
-def buffered(arguments: "Sequence[str]", given: "list[Option]") -> "dict[int, int]":
-    """Return the descriptors that the arguments name, each with its position; what can't be read twice is read now."""
-    found = {}
-    for word in {*arguments, *(option.value or "" for option in given)}:
-        number = re.fullmatch(r"-|/dev/(stdin)|/(?:dev|proc/self)/fd/(\d+)", word)
-        if not number:
-            continue
-        descriptor = int(number.group(2) or 0)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                with open(os.dup(descriptor), "rb") as stream, tempfile.TemporaryFile() as kept:
-                    shutil.copyfileobj(stream, kept)
-                    kept.seek(0)
-                    os.dup2(kept.fileno(), descriptor)
-            found[descriptor] = os.lseek(descriptor, 0, os.SEEK_CUR)
-        except OSError:
-            continue  # uv names it
-    return found
-
-
-def unnamed_file(text: str) -> str:
-    """Return a path by which the program that replaces this one can read a text; nothing has to be removed."""
-    with tempfile.TemporaryFile() as stream:
-        stream.write(text.encode())
-        stream.flush()
-        descriptor = os.dup(stream.fileno())
-    os.set_inheritable(descriptor, True)
-    return f"/dev/fd/{descriptor}"
-
-
-def run_trial(words: "list[str]", offsets: "dict[int, int]") -> "tuple[int, str]":
-    """Run uv without its own or the user's excluded packages; return its status and what it printed."""
-    environ = {name: value for name, value in os.environ.items() if name not in ("UV_QUIET", "UV_REQUIRE_HASHES")}
-    environ["UV_EXCLUDE"] = " ".join(path for path in environ["UV_EXCLUDE"].split() if path != HELD)
-    done = subprocess.run(  # noqa: S603 - what the user asked for
-        words,
-        stdin=None if 0 in offsets else subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=environ,
-        pass_fds=[descriptor for descriptor in offsets if descriptor > 2],
-        check=False,
-    )
-    said = done.stdout.decode(errors="replace")
-    if done.returncode < 0:
-        sys.stderr.write(said)
-        raise StoppedError(-done.returncode)
-    return done.returncode, said
-
-
-def read_plan(said: str) -> "Optional[tuple[set[str], dict[str, str]]]":
-    """Return what uv would remove, and what it would install by name, from what it printed; None if it is unclear.
-
-    The version is empty if it comes from an address, which says already which one it is.
-    """
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", said)
-    removed = {canonical(name) for name in re.findall(r"(?m)^ - ([A-Za-z0-9._-]+)", plain)}
-    installs = {}
-    for name, rest in re.findall(r"(?m)^ [+~] ([A-Za-z0-9._-]+)(.*)$", plain):
-        version = re.fullmatch(r"==([^\s()]+)", rest)
-        installs[canonical(name)] = version.group(1) if version else ""
-    announced = re.search(r"(?m)^Would install (\d+) ", plain)
-    if len(installs) != int(announced.group(1) if announced else 0):
-        return None
-    return removed, installs
-
-
-def named_in(said: str, packages: "dict[str, str]") -> "list[str]":
-    """Return the names of the packages that uv names with their versions."""
-    return sorted(
-        name for name, version in packages.items() if re.search(rf"\b{re.escape(f'{name}=={version}')}", said)
-    )
-
-
-def explain(said: str, held: "dict[str, str]", arguments: "Sequence[str]") -> None:
-    """Say which packages of the image were in the way."""
-    named = named_in(said, held)
-    if named:
-        command = shlex.quote(f"UV_EXCLUDE= {quoted(['uv', *arguments])}")
-        print(
-            f"uv: the image has {', '.join(f'{name}=={held[name]}' for name in named)}, which it keeps. "
-            f"To replace it for this command, type on the host: start-shell -c {command}",
-            file=sys.stderr,
-        )
-
-
-def in_layers() -> "dict[str, str]":
-    """Return name and version of the packages in the layers, the first layer's first."""
-    found = {}  # type: dict[str, str]
-    for folder in sys.path:
-        if folder.startswith(LAYERS):
-            for name, (version, _has_address) in packages_in(folder).items():
-                found.setdefault(name, version)
-    return found
-
-
-def site_packages() -> str:
-    """Return the folder of the packages in user software."""
-    return os.path.join(sys.prefix, "lib", "python{}.{}".format(*sys.version_info[:2]), "site-packages")
-
-
-def installed() -> "dict[str, str]":
-    """Return name and version of the packages in user software, without those that came from an address."""
-    found = packages_in(site_packages()).items()
-    return {name: version for name, (version, has_address) in found if not has_address}
-
-
-def packages_in(folder: str) -> "dict[str, tuple[str, bool]]":
-    """Return version of each package in a folder, and whether it came from an address, by name."""
-    found = {}
-    # pip removes the folder with the last package
-    for entry in os.listdir(folder) if os.path.isdir(folder) else ():
-        name = re.fullmatch(r"([A-Za-z0-9._]+)-([A-Za-z0-9.!+_]+)\.dist-info", entry)
-        if name:
-            has_address = os.path.exists(os.path.join(folder, entry, "direct_url.json"))
-            found[canonical(name.group(1))] = (name.group(2), has_address)
-    return found
 
 
 # --- poetry and pdm
@@ -1028,7 +502,7 @@ def die_by(number: int) -> "NoReturn":
 
 
 if __name__ == "__main__":
-    for one in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    for one in SIGNALS:
         if signal.getsignal(one) != signal.SIG_IGN:
             signal.signal(one, stop)
     try:

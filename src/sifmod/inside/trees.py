@@ -52,6 +52,8 @@ ENVIRONMENT += ("venv/*/lib/python3*/site-packages",)
 
 # At the top of a directory that is no longer used: the modes that its folders had before write permission was taken.
 FOLDER_MODES = ".sifmod-folder-modes"
+# pip renames packages that it replaces to ~NAME, and leaves them behind if interrupted; NAME-vVERSION is a stub for uv
+PACKAGES = "[!~]*-[!v]*.dist-info"
 
 MOST_DIFFERENCES = 10
 # On a file system with a high latency many parallel operations are faster; on others they slow each other down.
@@ -658,8 +660,7 @@ def requirements(folders: "Iterable[str]") -> "list[str]":
     """
     found = {}  # type: dict[str, str]
     for folder in folders:
-        # pip renames packages that it replaces to ~NAME, and leaves them behind if interrupted
-        for pattern in ("[!~]*.dist-info", "[!~]*.egg-info"):
+        for pattern in (PACKAGES, "[!~]*.egg-info"):
             for entry in sorted(glob.glob(os.path.join(glob.escape(folder), pattern))):
                 name, version = distribution(entry)
                 if name and version and canonical(name) not in SEEDED:

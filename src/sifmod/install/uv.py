@@ -77,7 +77,7 @@ def uv_settings(
         given["UV_CACHE_DIR"] = cache.destination
         binds.append(cache)
     else:
-        # both runs of uv use it, and it is removed with scratch
+        # it is removed with scratch
         given["UV_CACHE_DIR"] = "/tmp/uv-cache"  # noqa: S108 - scratch, in the container
     if config is not None:
         with (scratch / "uv.toml").open("x", encoding="utf-8") as stream:

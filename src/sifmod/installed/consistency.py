@@ -146,7 +146,9 @@ def _folders(files: ImageFiles[Any]) -> list[str]:
 
 
 def _own(files: ImageFiles[Any], folder: str) -> list[Package]:
-    entries = [name for name in files.names(folder) if re.fullmatch(r"[^~].*\.(dist-info|egg-info)", name)]
+    # NAME-vVERSION is a stub for uv
+    is_package = re.compile(r"[^~].*-[^v][^-]*\.dist-info|[^~].*\.egg-info").fullmatch
+    entries = list(filter(is_package, files.names(folder)))
     texts = (
         files.text(f"{folder}/{name}/METADATA") or files.text(f"{folder}/{name}/PKG-INFO")
         for name in entries[:_MOST_METADATA]

@@ -33,7 +33,7 @@ def structural_variables(spec: ContainerSpec) -> dict[str, str]:
         if spec.pip_constraints:
             variables["PIP_CONSTRAINT"] = f"{names.RUNSCRIPTS}/{names.CONSTRAINTS}"
         if spec.pip_constraints and spec.venv:
-            # uv reads only the names in it: it does not see the image's packages, so it must not install them
+            # for uv that passes no wrapper: it does not see the image's packages, so it must not install them
             variables["UV_EXCLUDE"] = f"{names.RUNSCRIPTS}/{names.CONSTRAINTS}"
     if spec.python and spec.python.conda_env:
         root, env = spec.python.conda_root, spec.python.conda_env

@@ -122,7 +122,7 @@ def _static_files(spec: ContainerSpec, site: Site) -> Iterator[str]:
         yield from (f"share/{name}.sh" for name in ("layering", "layers", "lend", "packed", "packing"))
         yield from ("share/user-command", "share/user-commands.sh", "share/user-software.sh")
         yield from (f"share/inside/{name}.py" for name in ("imports", "merge", "trees", "venv"))
-        yield from (f"runscripts/{name}" for name in (names.PLAIN_FILES, names.INSTALLERS))
+        yield from (f"runscripts/{name}" for name in (names.PLAIN_FILES, names.INSTALLERS, names.INSTALLING))
     if spec.venv or spec.runtime_gpu:
         yield f"runscripts/{names.AT_START}"
     if spec.squashfs:

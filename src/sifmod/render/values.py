@@ -22,6 +22,7 @@ from sifmod.container.variables import is_for_host
 from sifmod.image import sif, superblock
 from sifmod.image.unpacked import LABELS, MOST_LABELS
 from sifmod.inside.installers import AS_MODULE, OTHERS
+from sifmod.inside.installing import LOCK, STUBS
 from sifmod.inside.trees import FOLDER_MODES, SEEDED
 from sifmod.inside.venv import line_of_layer
 from sifmod.render.environment import setting_variables
@@ -292,6 +293,9 @@ def more_constants() -> Values:
         },
         # in a directory of user software that is no longer used
         "folder_modes": FOLDER_MODES,
+        # in an environment
+        "install_lock": LOCK,
+        "stubs": STUBS,
         # in the container
         "inner": {
             "user_software": names.USER_SOFTWARE,

@@ -13,6 +13,7 @@ from sifmod.container.spec import reinstalling
 from sifmod.finding import PROBLEM, WARNING, Finding
 from sifmod.host.files import content_of, open_plain, sha256_of
 from sifmod.image import superblock
+from sifmod.inside.installing import LOCK
 from sifmod.inside.trees import SEEDED, links_out
 from sifmod.text import quoting
 from sifmod.text.digest import SHA256
@@ -35,7 +36,7 @@ _UNREADABLE = "it can't be read"
 
 # What a virtual environment contains before anything is installed into it: venv of Python 3.9 to 3.13 (tree.py).
 _UNTOUCHED = {
-    ".": re.compile(r"bin|include|lib|lib64|pyvenv\.cfg|\.gitignore"),
+    ".": re.compile(rf"bin|include|lib|lib64|pyvenv\.cfg|\.gitignore|\.lock|{re.escape(LOCK)}"),
     "bin": re.compile(names.SEEDED_COMMANDS),
     "include": re.compile(r"python3[0-9.]*t?"),
     "lib": re.compile(r"python3[0-9.]*t?"),

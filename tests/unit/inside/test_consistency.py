@@ -184,7 +184,8 @@ def test_metadata_are_read_up_to_the_description() -> None:
 
 def test_every_form_of_metadata_is_found_and_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
     for path in (
-        "a.dist-info/METADATA",
+        "a-1.dist-info/METADATA",
+        "stub_for_uv-v1.dist-info/METADATA",
         "b.egg-info/PKG-INFO",
         "c.egg-info",
         "d.egg/EGG-INFO/PKG-INFO",

@@ -76,7 +76,7 @@ def test_it_runs_in_old_and_new_pythons(name: str, version: str) -> None:
 
 
 def test_every_program_is_one_of_these() -> None:
-    assert set(NAMES) == {*STARTED, "installers", "locked", "venv"}
+    assert set(NAMES) == {*STARTED, "installers", "installing", "locked", "venv"}
 
 
 def test_no_other_module_has_a_program_in_a_string() -> None:

@@ -119,6 +119,7 @@ def folder_of_packages(top: Path) -> Path:
     write(top, "a_b-1.egg-info/PKG-INFO", METADATA.format("a_b", "1"))
     write(top, "distutils-3.egg-info", METADATA.format("distutils.made", "3"))
     write(top, "~orch-1.0.dist-info/METADATA", METADATA.format("torch", "1.0"))
+    write(top, "stub_for_uv-v1.dist-info/METADATA", METADATA.format("stub-for-uv", "1"))
     write(top, "half-1.dist-info/RECORD", "")
     write(top, "nameless-1.dist-info/METADATA", "Metadata-Version: 2.1\n")
     write(top, "spelt_twice-1.dist-info/METADATA", METADATA.format("Spelt.Twice", "1"))

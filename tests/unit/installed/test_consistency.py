@@ -43,6 +43,7 @@ def test_without_packages_of_users_nothing_is_said(item: Installation) -> None:
 
 def test_a_second_torch_is_named_and_what_does_not_fit(item: Installation) -> None:
     install(item.root, "torch", "2.9.0", "not-known-here", "numpy>=2")
+    install(item.root, "numpy", "v1.26.4")  # a stub for uv
     findings = list(packages_on_disk(item))
     assert whats(findings) == [
         (WARNING, "torch 2.9.0 hides the image's torch 2.2.0"),
