@@ -82,7 +82,7 @@ find_image() {
 }
 
 # find_home: set sifmod_home to the home of the container: what the user has chosen for the runtime, else that of the user database. Users
-# export HOME to where there is space, and of the runtimes only enroot takes that.
+# export HOME to where there is space, which Apptainer does not take.
 find_home() {
     if [[ -v sifmod_home ]]; then return; fi
     sifmod_home=${APPTAINER_HOME:-${SINGULARITY_HOME-}}
