@@ -283,6 +283,22 @@ def test_where_the_runtime_cannot_mount_zstd_it_is_gzip(extended: User, tmp_path
 
 
 @pytest.mark.slow
+def test_where_no_container_starts_it_says_that(packed_demo: User) -> None:
+    """Login nodes limit the address space of processes, and the runtime takes more of it than it uses."""
+    packed = root(packed_demo) / "user-software.squashfs"
+    for state, commands in (
+        ("unmake-squashfs", ("make-squashfs --replace", "make-squashfs --replace --read-ahead=yes")),
+        ("make-squashfs --replace", ("unmake-squashfs", "make-squashfs --remove-directory")),
+    ):
+        packed_demo.run(f"{LOAD}; {state}")
+        before = packed.read_bytes()
+        for command in commands:
+            done = packed_demo.run(f"{LOAD}; ulimit -v 400000; {command}", status=255)
+            assert done.stderr.count(": the container did not start (see above).") == 1
+            assert "packing.sh: line" not in done.stderr
+            assert packed.read_bytes() == before
+
+
 def test_lumis_packed_file_loads_and_unpacks(extended: User) -> None:
     """`mksquashfs DIR FILE -processors 1 -no-progress`, as the documents' script calls it."""
     extended.run(

@@ -312,7 +312,9 @@ write_through() {
 
 # explain_failure TOOL STATE: end the run after a tool failed, with its output in `said`. `so_far` says what was changed; empty: nothing.
 explain_failure() {
+    local status=$?
     if [[ -n $said ]]; then show "$said"; fi
+    if ((status == 255)); then exit 255; fi # of run_python
     if [[ ${said,,} == *'no space left'* || ${said,,} == *'quota exceeded'* ]]; then
         die 8 "not enough space, inodes or quota in '$root'. ${so_far:-Nothing was changed: $2}"
     fi
@@ -393,14 +395,16 @@ bind_source() {
     printf '%s' "${path//:/\\:}"
 }
 
-# run_python BINDS WORD...: run the image's Python, which sees only these binds. The runtime does not inherit the lock: after a kill,
-# the processes that mount the container's file systems stay, and would hold it until somebody ends them.
+# run_python BINDS WORD...: run the image's Python, which sees only these binds; die with 255, in a subshell too, if no container starts. The
+# runtime does not inherit the lock: after a kill, the processes that mount the container's file systems stay, and would hold it until
+# somebody ends them.
 run_python() {
-    local only=$1
+    local only=$1 status=0
     shift
     find_runtime
     find_image
-    (
+    # without what bash says of a process that a signal has ended, which is the text of these lines
+    { (
         close_lock
         if [[ -n $sifmod_runtime_script ]]; then
             # shellcheck source=/dev/null
@@ -409,7 +413,13 @@ run_python() {
         fi
         export SINGULARITY_BINDPATH=$only APPTAINER_BINDPATH=$only SINGULARITY_BIND='' APPTAINER_BIND=''
         exec "$sifmod_runtime" exec "${sifmod_contained_options[@]}" "$sifmod_image" "$sifmod_image_python" -I "$@"
-    )
+    ) 2>&3 3>&-; } 3>&2 2>/dev/null || status=$?
+    if ((status > 1)) && [[ $1 != -c ]]; then
+        run_python '' -c pass &>/dev/null </dev/null ||
+            die 255 "the container did not start (see above). Is the memory of a process limited here? Look with: ulimit -v. If so, use another node."
+        status=$((status == 255 ? 254 : status))
+    fi
+    return "$status"
 }
 
 # trees BINDS ARGUMENT...: run share/inside/trees.py, which sees only these binds and share/inside.
