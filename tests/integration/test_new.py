@@ -46,7 +46,8 @@ PREFIX = "python -c 'import sys; print(sys.prefix, sys.base_prefix)'"
 def test_a_conda_environment_in_another_folder(user: User) -> None:
     module = installed(user, str(IMAGES / "conda-demo.sif"))
     assert module.startswith("PyTorch/2.2.0-rocm-5.6-python-3.11-singularity-20")
-    script = f"module load {module}; {PREFIX}; python -c 'import torch; print(torch.__version__)'; echo rocm=$SINGULARITY_ROCM"
+    version = "python -c 'import torch; print(torch.__version__)'"
+    script = f"module load {module}; {PREFIX}; {version}; echo rocm=$SINGULARITY_ROCM"
     assert user.out(script).splitlines() == [
         "/user-software/venv/pytorch /opt/miniconda3/envs/pytorch",
         "2.2.0+rocm5.6",
