@@ -203,9 +203,7 @@ def _path_of(descriptor: int) -> str:
 
 
 @contextlib.contextmanager
-def _found_below(
-    folder: Path, name: Union[str, PurePath], flags: int = 0
-) -> Iterator[tuple[int, os.stat_result]]:
+def _found_below(folder: Path, name: Union[str, PurePath], flags: int = 0) -> Iterator[tuple[int, os.stat_result]]:
     """Yield a descriptor of what a name leads to in a folder, and its status; it is not opened for reading.
 
     O_PATH has no effect on devices and does not wait at FIFOs, and needs no right to read. The kernel tells the path of

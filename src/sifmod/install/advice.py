@@ -1,9 +1,9 @@
-"""Which advisories are about a container, and which about the node: the facts that they are compared with."""
+"""Which advisories are about a container and a node, and what `eb` prints about a container to be installed."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from pathlib import Path, PurePosixPath
@@ -13,12 +13,14 @@ from typing import Optional
 from sifmod.advice.advisory import Advisory
 from sifmod.advice.subject import Subject
 from sifmod.container.spec import ContainerSpec
-from sifmod.host.runtime import Release, release_here
+from sifmod.finding import NOTE
+from sifmod.host.runtime import ContainerRuntime, Release, release_here
 from sifmod.host.versions import HostVersions, host_versions
 from sifmod.image.inspection import Inspection, contents_of
 from sifmod.install.manifest import Manifest
 from sifmod.site.advisories import load_advisories
 from sifmod.site.settings import Site
+from sifmod.text.printable import few, one_line
 
 _NO_DRIVERS: Mapping[str, str] = MappingProxyType({})
 
@@ -124,3 +126,32 @@ def problems_of_installed(spec: ContainerSpec, site: Site, manifest: Manifest) -
             digests=(manifest.image_sha256, manifest.image_digest),
         )
     )
+
+
+def tell(
+    advisory: Advisory, settings: Mapping[str, str], *, say: Callable[[str], None], warn: Callable[[str], None]
+) -> None:
+    """Print an advisory, as a warning unless it is a note or the module's settings are its remedy."""
+    text = f"advisory {advisory.identifier}: {advisory.sentences}"
+    if advisory.is_remedied(settings):
+        say(f"{text}; the module does so: {advisory.actions}")
+    elif advisory.severity == NOTE:
+        say(text)
+    else:
+        warn(text)
+
+
+def tell_of_gpus(
+    spec: ContainerSpec,
+    image: Optional[Inspection],
+    runtime: ContainerRuntime,
+    *,
+    say: Callable[[str], None],
+    warn: Callable[[str], None],
+) -> None:
+    """Print whose GPU libraries come first, and what keeps GPUs out of the container."""
+    if spec.host_libraries_first and image and image.drivers:
+        drivers = few([one_line(path) for path in image.drivers])
+        say(f"the image has driver libraries of its own, so the host's come first: {drivers}")
+    if spec.vendor and not spec.runtime_gpu and runtime.has_minimal_dev:
+        warn("; ".join(spec.vendor.kept_out))

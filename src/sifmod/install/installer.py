@@ -26,7 +26,6 @@ from sifmod.errors import ImageError, InstallError, ParameterError, os_errors
 from sifmod.fetch.definition import kept_definition
 from sifmod.fetch.records import StoredImage
 from sifmod.fetch.signature import check_signature
-from sifmod.finding import NOTE
 from sifmod.host.command import run
 from sifmod.host.files import content_of, folders_below, inside, lacking_space, sha256_of, size_of
 from sifmod.host.owners import no_permission, other_writers
@@ -35,7 +34,7 @@ from sifmod.host.writing import remove_tree, scratch_folder
 from sifmod.image.inspection import Inspection, contents_of, inspect_image
 from sifmod.image.sif import Descriptor, check_is_sif, sif_id, squashfs_partition
 from sifmod.image.unpacked import unpacked_id, unpacked_labels
-from sifmod.install.advice import about_node, advised_versions, known_problems, node_subject, told_by_module
+from sifmod.install import advice
 from sifmod.install.hostslurm import with_slurm
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.mpi import with_mpi
@@ -52,7 +51,6 @@ from sifmod.render.templates import render, uv_command
 from sifmod.site.advisories import load_advisories
 from sifmod.site.settings import Site
 from sifmod.text import quoting
-from sifmod.text.printable import few, one_line
 from sifmod.text.progress import QUIET, Progress
 from sifmod.usersoftware.commands import refresh_commands, remove_commands
 from sifmod.usersoftware.layers import layer_binds, trees_below
@@ -180,11 +178,7 @@ class Installer:
             has_drivers=contents is None or contents.drivers is None or bool(contents.drivers),
             python_version=facts.version if facts else self.spec.python_version,
         )
-        if spec.host_libraries_first and contents and contents.drivers:
-            drivers = few([one_line(path) for path in contents.drivers])
-            self.say(f"the image has driver libraries of its own, so the host's come first: {drivers}")
-        if spec.vendor and not spec.runtime_gpu and runtime.has_minimal_dev:
-            self.warn("; ".join(spec.vendor.kept_out))
+        advice.tell_of_gpus(spec, contents, runtime, say=self.say, warn=self.warn)
         spec = with_mpi(spec, self.site, contents, runtime, say=self.say, warn=self.warn)
         spec = with_slurm(spec, self.site, contents, say=self.say)
         spec = replace(spec, advisories=self._known_problems(spec, runtime, contents, digest))
@@ -268,20 +262,17 @@ class Installer:
         self, spec: ContainerSpec, runtime: ContainerRuntime, contents: Optional[Inspection], digest: str
     ) -> tuple[Advisory, ...]:
         """Return the advisories that the module tells; tell of these, and of those about this host or a GPU driver."""
-        versions = advised_versions(self.site, runtime.release)
+        versions = advice.advised_versions(self.site, runtime.release)
         origin, registry = (self.stored.origin, self.stored.digest) if self.stored else ("", "")
         called = (spec.sif, self.image.name, origin)
-        found = known_problems(spec, self.site, versions, contents, names=called, digests=(digest, registry))
-        told = told_by_module(found)
+        found = advice.known_problems(spec, self.site, versions, contents, names=called, digests=(digest, registry))
+        told = advice.told_by_module(found)
         settings = setting_variables(replace(spec, advisories=told), self.site)
-        for advisory in (*found, *about_node(load_advisories(self.site), node_subject(self.site, versions))):
-            text = f"advisory {advisory.identifier}: {advisory.sentences}"
-            if advisory.is_remedied(settings):
-                self.say(f"{text}; the module does so: {advisory.actions}")
-            elif advisory.severity == NOTE:
-                self.say(text)
-            else:
-                self.warn(text)
+        for advisory in (
+            *found,
+            *advice.about_node(load_advisories(self.site), advice.node_subject(self.site, versions)),
+        ):
+            advice.tell(advisory, settings, say=self.say, warn=self.warn)
         return told
 
     def _make_space(self, installdir: Path, before: Optional[Manifest]) -> Optional[Manifest]:
