@@ -1,9 +1,9 @@
 """Strict stand-ins for `enroot` and for `srun` with pyxis: each call is checked against the grammar that they document.
 
 The grammar is that of enroot 4.1.2 (enroot.in, src/runtime.sh, bin/enroot-mount.c) and pyxis 0.24 (args.c,
-pyxis_slurmstepd.c). An unknown option, a malformed mount or variable, or an image that is not there ends the call,
-also where the real ones would only warn. `write_stand_ins` puts both into a folder for PATH: this file runs as a
-program, with the standard library alone, notes each call, and starts no container: with a script from `then` it becomes
+pyxis_slurmstepd.c), as far as sifmod uses it. Anything else, a malformed mount or variable, or an image that is not there
+ends the call, also where the real ones would only warn. `write_stand_ins` puts both into a folder for PATH: this file runs as
+a program, with the standard library alone, notes each call, and starts no container: with a script from `then` it becomes
 that, in the same process, as enroot becomes the command. After `run_steps`, a step without a container runs its tasks.
 """
 
@@ -17,56 +17,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Optional
 
-# Options by command, each with whether it takes a value (enroot.in, `enroot::usage` and the functions of each command).
-_ENROOT: Mapping[str, Mapping[str, bool]] = {
-    "create": {"-n": True, "--name": True, "-f": False, "--force": False},
-    "exec": {"-e": True, "--env": True},
-    "import": {"-a": True, "--arch": True, "-o": True, "--output": True},
-    "list": {"-f": False, "--fancy": False},
-    "remove": {"-f": False, "--force": False},
-    "start": {
-        **dict.fromkeys(("-c", "--conf", "-e", "--env", "--rc", "-m", "--mount"), True),
-        **dict.fromkeys(("-r", "--root", "-w", "--rw"), False),
-    },
-    "version": {},
-}
-_LONG = {"-n": "--name", "-f": "--force", "-e": "--env", "-a": "--arch", "-o": "--output", "-c": "--conf"}
-_LONG |= {"-m": "--mount", "-r": "--root", "-w": "--rw"}
-# How many words may follow the options: at least, and at most.
-_WORDS: Mapping[str, tuple[int, Optional[int]]] = {
-    "create": (1, 1),
-    "exec": (2, None),
-    "import": (1, 1),
-    "list": (0, 0),
-    "remove": (1, None),
-    "start": (1, None),
-    "version": (0, 0),
-}
-_SCHEMES = ("docker://", "dockerd://", "podman://")
+# Options of `enroot start`, which all take a value.
+_ENROOT = {"-e": "--env", "--env": "--env", "-m": "--mount", "--mount": "--mount"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# docker://[USER@][REGISTRY#]IMAGE[:TAG]
-_IMAGE = re.compile(r"([^@#\s]+@)?([^@#/\s]+#)?[^@#:\s]+(:[^@#:/\s]+)?")
-
 # enroot-mount.c, `mount_opts`
-_MOUNT_OPTIONS = frozenset(
-    (
-        *("async", "atime", "auto", "bind", "defaults", "dev", "diratime", "dirsync", "exec", "group", "iversion"),
-        *("lazytime", "loud", "mand", "noatime", "noauto", "nodev", "nodiratime", "noexec", "nofail", "nogroup"),
-        *("noiversion", "nolazytime", "nomand", "noowner", "norelatime", "nostrictatime", "nosuid", "nouser"),
-        *("nousers", "owner", "private", "rbind", "relatime", "remount", "ro", "rprivate", "rshared", "rslave"),
-        *("runbindable", "rw", "shared", "silent", "slave", "strictatime", "suid", "sync", "unbindable", "user"),
-        *("users", "x-create=auto", "x-create=dir", "x-create=file", "x-detach", "x-move"),
-    )
-)
+_MOUNT_OPTIONS = frozenset(("rbind", "ro", "rw", "x-create=auto"))
 
 # Options of pyxis, each with whether it takes a value (args.c, `spank_opts`).
 _PYXIS: Mapping[str, bool] = {
-    **dict.fromkeys(("image", "mounts", "workdir", "name", "save", "env", "unshare"), True),
-    **dict.fromkeys(("mount-home", "remap-root", "entrypoint", "entrypoint-log", "writable", "readonly"), False),
+    **dict.fromkeys((f"--container-{name}" for name in ("image", "mounts", "workdir", "env")), True),
+    **dict.fromkeys(("--container-mount-home", "--no-container-remap-root"), False),
 }
-_NEGATED = ("mount-home", "remap-root", "entrypoint")
-_NAME_FLAGS = ("auto", "create", "exec", "no_exec")
-_NAMESPACES = ("net", "ipc", "uts")
 
 # Options of srun 22.05 that sifmod's scripts and how-tos use, and whether each takes a value; None: it may.
 _SRUN: Mapping[str, Optional[bool]] = {
@@ -98,9 +59,9 @@ class EnrootCall:
     """A call of enroot.
 
     Attributes:
-        command: what it does, such as `start`.
+        command: `start` or `version`.
         options: the long names of the options, with their values; None for those without.
-        words: what follows the options: names or an image, and the command.
+        words: what follows the options: the image and the command.
         mounts: what `--mount` says.
         env: what `--env` sets; None for a variable whose value is that of the host.
     """
@@ -143,35 +104,31 @@ def read_enroot(words: Sequence[str]) -> EnrootCall:
         RefusedError: enroot would refuse it.
     """
     command, *rest = words or [""]
-    if command not in _ENROOT:
-        raise RefusedError(f"enroot: '{command}' is not a command")
-    options, left = _enroot_options(command, rest)
-    least, most = _WORDS[command]
-    if not least <= len(left) or (most is not None and len(left) > most):
+    options, left = _enroot_options(rest) if command == "start" else ([], rest)
+    if (command, bool(left)) not in (("start", True), ("version", False)):
         raise RefusedError(f"enroot {command}: {len(left)} words after the options")
-    mounts = tuple(_fstab(value) for name, value in options if name == "--mount" and value)
-    env = dict(_enroot_variable(value) for name, value in options if name == "--env" and value)
-    call = EnrootCall(command, tuple(options), tuple(left), mounts, env)
-    _check_enroot(call)
-    return call
+    if left:
+        _check_squashfs(left[0])
+    mounts = tuple(_fstab(value) for name, value in options if name == "--mount")
+    env = dict(_enroot_variable(value) for name, value in options if name == "--env")
+    return EnrootCall(command, tuple(options), tuple(left), mounts, env)
 
 
-def _enroot_options(command: str, words: Sequence[str]) -> tuple[list[tuple[str, Optional[str]]], list[str]]:
+def _enroot_options(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
     """Return the options, and what follows; enroot knows neither joined short options nor abbreviations."""
-    known, found, left = _ENROOT[command], [], list(words)
+    found, left = [], list(words)
     while left and re.match(r"-.", left[0], re.DOTALL):
         word = left.pop(0)
         if word == "--":
             break
         name, joined, value = word.partition("=") if word.startswith("--") else (word, "", "")
-        if name not in known or (joined and not known[name]):
-            raise RefusedError(f"enroot {command}: unknown option '{word}'")
-        if known[name] and not joined:
+        if name not in _ENROOT:
+            raise RefusedError(f"enroot start: unknown option '{word}'")
+        if not joined:
             value = left.pop(0) if left else ""
-        if known[name] and not value:
-            raise RefusedError(f"enroot {command}: {name} needs a value")
-        long = "--fancy" if (command, name) == ("list", "-f") else _LONG.get(name, name)
-        found.append((long, value if known[name] else None))
+        if not value:
+            raise RefusedError(f"enroot start: {name} needs a value")
+        found.append((_ENROOT[name], value))
     return found, left
 
 
@@ -180,25 +137,12 @@ def _fstab(text: str) -> Mount:
     if not re.fullmatch(r"\S+(:\S+)*", text):
         raise RefusedError(f"enroot: invalid argument '{text}': white space in a mount")
     fields = text.split(":")
-    if not all(fields) or len(fields) > 6:
+    flags = fields[2].split(",") if len(fields) > 2 else []
+    if not all(fields) or len(fields) not in (2, 3) or not _MOUNT_OPTIONS.issuperset(flags):
         raise RefusedError(f"enroot: invalid fstab entry '{text}'")
-    source, *others = fields
-    numbers = [other for other in others if re.fullmatch(r"-?[0-9]+", other)]
-    others = [other for other in others if other not in numbers]
-    flags = others.pop().split(",") if others and _is_flags(others[-1]) else []
-    if others and others[-1] in ("none", "tmpfs") and len(others) > 1:
-        others.pop()
-    if len(others) > 1:
-        raise RefusedError(f"enroot: unknown mount options in '{text}'")
-    if source.startswith(("/", ".")) and flags and not {"bind", "rbind", "remount", "x-move", "x-detach"} & set(flags):
+    if flags and "rbind" not in flags:
         raise RefusedError(f"enroot: no bind in '{text}': without options it is assumed, with some it is not")
-    if not source.startswith(("/", ".")) and source not in ("tmpfs", "none", "umount"):
-        raise RefusedError(f"enroot: the source of the mount '{text}' is not a path")
-    return _checked(Mount(source, others[0] if others else source, tuple(flags)))
-
-
-def _is_flags(text: str) -> bool:
-    return all(flag in _MOUNT_OPTIONS for flag in text.split(","))
+    return _checked(Mount(fields[0], fields[1], tuple(flags)))
 
 
 def _enroot_variable(text: str) -> tuple[str, Optional[str]]:
@@ -212,48 +156,11 @@ def _enroot_variable(text: str) -> tuple[str, Optional[str]]:
 
 
 def _checked(mount: Mount) -> Mount:
-    if mount.source.startswith("/") and not Path(mount.source).exists():
+    if not mount.source.startswith("/") or not mount.target.startswith("/"):
+        raise RefusedError(f"source and target of a mount must be paths: {mount}")
+    if not Path(mount.source).exists():
         raise RefusedError(f"the source path of a mount does not exist: {mount.source}")
     return mount
-
-
-def _check_enroot(call: EnrootCall) -> None:
-    """Check what names an image or a container: those that were created lie in ENROOT_DATA_PATH."""
-    first = call.words[0] if call.words else ""
-    if call.command == "import":
-        scheme = next((scheme for scheme in _SCHEMES if first.startswith(scheme)), "")
-        if not scheme or not _IMAGE.fullmatch(first[len(scheme) :]):
-            raise RefusedError(f"enroot import: invalid argument '{first}'")
-    elif call.command == "create":
-        _check_squashfs(first)
-        _container(dict(call.options).get("--name") or Path(first).name.removesuffix(".sqsh"))
-    elif call.command == "start":
-        if not Path(first).is_file():
-            _existing(first)
-        else:
-            _check_squashfs(first)
-    elif call.command == "remove":
-        for name in call.words:
-            _existing(name)
-    elif call.command == "exec" and not first.isdigit():
-        raise RefusedError(f"enroot exec: '{first}' is not a process")
-    for name in ("--conf", "--rc"):
-        path = dict(call.options).get(name)
-        if path and not Path(path).is_file():
-            raise RefusedError(f"enroot: no such file: {path}")
-
-
-def _container(name: str) -> Path:
-    if not name or "/" in name:
-        raise RefusedError(f"enroot: invalid argument '{name}'")
-    return Path(os.environ.get("ENROOT_DATA_PATH", "/nonexistent"), name)
-
-
-def _existing(name: str) -> Path:
-    path = _container(name)
-    if not path.is_dir():
-        raise RefusedError(f"enroot: no such file or directory: {path}")
-    return path
 
 
 def _check_squashfs(path: str) -> None:
@@ -282,7 +189,7 @@ def read_srun(words: Sequence[str]) -> SrunCall:
             break
         short = re.fullmatch(r"(-[A-Za-z])(.+)", word)
         name, joined, value = (short[1], "=", short[2]) if short else word.partition("=")
-        known = _pyxis_option(name)
+        known = _PYXIS.get(name)
         takes_value = _SRUN.get(name) if known is None else known
         if (known is None and name not in _SRUN) or (joined and takes_value is False):
             raise RefusedError(f"srun: unrecognized option '{word}'")
@@ -293,13 +200,6 @@ def read_srun(words: Sequence[str]) -> SrunCall:
     if not left:
         raise RefusedError("srun: no command given to execute")
     return _srun_call(options, of_pyxis, left)
-
-
-def _pyxis_option(name: str) -> Optional[bool]:
-    """Return whether an option of pyxis takes a value; None for another option."""
-    if name.startswith("--no-container-"):
-        return False if name[len("--no-container-") :] in _NEGATED else None
-    return _PYXIS.get(name[len("--container-") :]) if name.startswith("--container-") else None
 
 
 def _srun_call(
@@ -321,9 +221,12 @@ def _srun_call(
         else:
             single[name] = value
     image = single.pop("container-image", "") or ""
-    _check_pyxis(single, image)
-    if of_pyxis and not image and "container-name" not in single:
-        raise RefusedError("pyxis: ignoring options because neither --container-image nor --container-name is set")
+    if of_pyxis and not image:
+        raise RefusedError("pyxis: ignoring options because --container-image is not set")
+    if not (single.get("container-workdir") or "/").startswith("/"):
+        raise RefusedError("pyxis: --container-workdir: not an absolute path")
+    if image:
+        _check_squashfs(image if image.startswith(("/", ".")) else f"a name in a registry: {image}")
     return SrunCall(tuple(options), tuple(words), image, tuple(mounts), tuple(names), tuple(sorted(single.items())))
 
 
@@ -335,10 +238,6 @@ def _pyxis_mounts(text: str) -> Iterator[Mount]:
         flags = rest[1].split("+") if len(rest) > 1 and rest[1] else []
         if not source or not target:
             raise RefusedError(f"pyxis: --container-mounts: invalid format: {entry}")
-        if not source.startswith(("/", ".")) and source not in ("tmpfs", "umount"):
-            raise RefusedError(f"pyxis: the mount source must be a path, 'tmpfs' or 'umount': {entry}")
-        if not target.startswith(("/", ".")):
-            raise RefusedError(f"pyxis: the mount target must be a path: {entry}")
         if not all(flag in _MOUNT_OPTIONS for flag in flags):
             raise RefusedError(f"pyxis: unknown mount flags: {entry}")
         if re.search(r'["$`]', source + target):  # it writes both between double quotes into a script
@@ -351,27 +250,6 @@ def _pyxis_names(text: str) -> Iterator[str]:
         if not _VARIABLE.fullmatch(name):
             raise RefusedError(f"pyxis: --container-env: invalid format: {text}")
         yield name
-
-
-def _check_pyxis(single: Mapping[str, Optional[str]], image: str) -> None:
-    for name in _NEGATED:
-        if {f"container-{name}", f"no-container-{name}"} <= set(single):
-            raise RefusedError(f"pyxis: both --container-{name} and --no-container-{name} were specified")
-    if {"container-writable", "container-readonly"} <= set(single):
-        raise RefusedError("pyxis: both --container-writable and --container-readonly were specified")
-    name, _, flag = (single.get("container-name") or "x").partition(":")
-    if not name or "/" in name or flag not in ("", *_NAME_FLAGS):
-        raise RefusedError("pyxis: --container-name: invalid name or flag")
-    if (single.get("container-save") or "").endswith("/"):
-        raise RefusedError("pyxis: --container-save: target is a directory")
-    if not set((single.get("container-unshare") or "net").split(",")) <= set(_NAMESPACES):
-        raise RefusedError("pyxis: --container-unshare: unknown namespace")
-    if not (single.get("container-workdir") or "/").startswith("/"):
-        raise RefusedError("pyxis: --container-workdir: not an absolute path")
-    if image.startswith(("/", ".")):
-        _check_squashfs(image)
-    elif image and not _IMAGE.fullmatch(image.removeprefix("docker://").removeprefix("dockerd://")):
-        raise RefusedError(f"pyxis: invalid image reference: {image}")
 
 
 @dataclass(frozen=True)
@@ -413,12 +291,10 @@ def write_stand_ins(folder: Path) -> StandIns:
 
 def _run(folder: Path, program: str, words: Sequence[str]) -> int:
     if (program, *words) == ("srun", "--help"):
-        print("\n".join(f"      --container-{name}" for name in _PYXIS))
+        print("\n".join(f"      {name}" for name in _PYXIS))
         return 0
     try:
         call = read_enroot(words) if program == "enroot" else read_srun(words)
-        if isinstance(call, EnrootCall):
-            _imitate(call)
     except RefusedError as error:
         print(error, file=sys.stderr)
         return 1
@@ -426,6 +302,8 @@ def _run(folder: Path, program: str, words: Sequence[str]) -> int:
         stream.write(json.dumps({"program": program, **asdict(call), "environ": dict(os.environ)}) + "\n")
     if isinstance(call, SrunCall) and not call.image and (folder / "steps").exists():
         return _tasks(call)
+    if (program, *words) == ("enroot", "version"):
+        print("4.1.2")
     then = folder / "then"
     if then.exists():
         os.execv(then, [str(then), *call.words])  # noqa: S606 - without a shell, and in this process
@@ -450,26 +328,6 @@ def _tasks(call: SrunCall) -> int:
                 if task.pid not in statuses:
                     task.terminate()
     return max(abs(status) for status in statuses.values())
-
-
-def _imitate(call: EnrootCall) -> None:
-    """Make, list and remove containers: empty folders in ENROOT_DATA_PATH."""
-    options = dict(call.options)
-    if call.command == "create":
-        path = _container(options.get("--name") or Path(call.words[0]).name.removesuffix(".sqsh"))
-        if path.exists() and "--force" not in options:
-            raise RefusedError(f"enroot: file already exists: {path}")
-        path.mkdir(parents=True, exist_ok=True)
-    elif call.command == "remove":
-        if "--force" not in options and sys.stdin.readline().strip() not in ("y", "Y"):
-            return
-        for name in call.words:
-            _existing(name).rmdir()
-    elif call.command == "list":
-        for path in sorted(_container("x").parent.glob("*")):
-            print(path.name)
-    elif call.command == "version":
-        print("4.1.2")
 
 
 if __name__ == "__main__":
