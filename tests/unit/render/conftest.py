@@ -9,7 +9,7 @@ from sifmod.container.spec import ContainerSpec
 
 from ..support import FakeRuntime, Need, a_site, a_spec
 from .cases import CASES, text_of, write_out
-from .running import Done, GetMaster, Load, Runscript, Wrapper
+from .running import Done, GetMaster, Load, Runscript, Wrapper, put_runscript
 
 
 @pytest.fixture(params=CASES)
@@ -42,8 +42,8 @@ def wrapper(tmp_path: Path, installed: ContainerSpec) -> Wrapper:
 @pytest.fixture(scope="session")
 def get_master(tmp_path_factory: pytest.TempPathFactory) -> GetMaster:
     path = tmp_path_factory.mktemp("runscripts") / "get-master"
-    path.write_text(text_of("runscripts/get-master", a_spec()))
-    (path.parent / "values.sh").write_text(text_of("runscripts/values.sh", a_spec()))
+    put_runscript(path, text_of("runscripts/get-master", a_spec()))
+    put_runscript(path.with_name("values.sh"), text_of("runscripts/values.sh", a_spec()))
 
     def get_master(*words: str, **environ: str) -> Done:
         return ran(["bash", path, *words], env={"PATH": "/usr/bin:/bin", **environ}, cwd=path.parent)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from tests.lacking import lacking
-from tests.programs import ran
+from tests.programs import ran, write_program
 
 from sifmod.container.spec import ContainerSpec, PythonLayout
 from sifmod.render.module import render_module
@@ -119,6 +119,11 @@ class Wrapper:
         return call
 
 
+def put_runscript(path: Path, text: str) -> None:
+    """Write a runscript, which finds the others beside it as in a container."""
+    write_program(path, text if path.name == "values.sh" else text.replace("/runscripts/", f"{path.parent}/"))
+
+
 @dataclass(frozen=True)
 class Runscript:
     """Runs a runscript of a launch; its Python prints arguments and environment, with null characters between them."""
@@ -140,8 +145,7 @@ class Runscript:
             "get-master",
             *(["caches.sh"] if self.site else []),
         ):
-            (self.folder / name).write_text(texts[f"runscripts/{name}"])
-        (self.folder / "get-master").chmod(0o755)
+            put_runscript(self.folder / name, texts[f"runscripts/{name}"])
         return ran(
             ["bash", self.folder / self.name, *words],
             env={"PATH": "/usr/bin:/bin", "TMPDIR": str(self.folder), **environ},

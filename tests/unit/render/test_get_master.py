@@ -11,7 +11,7 @@ from tests.programs import ran
 
 from ..support import Need, a_site, a_spec
 from .cases import text_of
-from .running import GetMaster
+from .running import GetMaster, put_runscript
 
 NODE_LISTS = [
     ("nid[001,003-005]", "nid001"),
@@ -86,8 +86,8 @@ def test_the_step_s_node_list_beats_the_job_s(get_master: GetMaster) -> None:
 def test_the_site_s_suffix_is_appended_to_the_master(tmp_path: Path) -> None:
     path = tmp_path / "get-master"
     site = a_site(master_suffix="-hsn0 'q'$x")
-    path.write_text(text_of("runscripts/get-master", a_spec(), site))
-    (tmp_path / "values.sh").write_text(text_of("runscripts/values.sh", a_spec(), site))
+    put_runscript(path, text_of("runscripts/get-master", a_spec(), site))
+    put_runscript(path.with_name("values.sh"), text_of("runscripts/values.sh", a_spec(), site))
     done = ran(["bash", path, "nid[001-002]"], check=True)
     assert done.stdout == "nid001-hsn0 'q'$x\n"
 

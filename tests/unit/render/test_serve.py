@@ -24,6 +24,7 @@ from sifmod.resources import program
 
 from ..support import Stubs, a_site, a_spec, exchanging
 from .cases import ROOT, outputs
+from .running import put_runscript
 
 STANDIN = ROOT / "tests" / "standin_server.py"
 STEP = {
@@ -64,9 +65,7 @@ class Serve:
         python = PythonLayout(str(folder))
         for name, text in outputs(a_spec(python=python, venv="", gpu=""), a_site()).items():
             if name.startswith("runscripts/") and "/" not in name[len("runscripts/") :]:
-                path = self.top / name[len("runscripts/") :]
-                path.write_text(text)
-                path.chmod(0o755)
+                put_runscript(self.top / name[len("runscripts/") :], text)
         (folder / "bin").mkdir()
         (folder / "bin" / "python3").symlink_to(sys.executable)
         self.running: list[subprocess.Popen[str]] = []
