@@ -1,10 +1,11 @@
 """Strict stand-ins for `enroot` and for `srun` with pyxis: each call is checked against the grammar that they document.
 
 The grammar is that of enroot 4.1.2 (enroot.in, src/runtime.sh, bin/enroot-mount.c) and pyxis 0.24 (args.c,
-pyxis_slurmstepd.c), as far as sifmod uses it. Anything else, a malformed mount or variable, or an image that is not there
-ends the call, also where the real ones would only warn. `write_stand_ins` puts both into a folder for PATH: this file runs as
-a program, with the standard library alone, notes each call, and starts no container: with a script from `then` it becomes
-that, in the same process, as enroot becomes the command. After `run_steps`, a step without a container runs its tasks.
+pyxis_slurmstepd.c), as far as sifmod uses it. Anything else, a malformed mount or variable, or an image that is not
+there ends the call, also where the real ones would only warn. `write_stand_ins` puts both into a folder for PATH:
+this file runs as a program, with the standard library alone, notes each call, and starts no container: with a script
+from `then` it becomes that, in the same process, as enroot becomes the command. After `run_steps`, a step without a
+container runs its tasks.
 """
 
 import json
