@@ -58,6 +58,17 @@ def test_help_shows_options_exit_codes_and_examples(extended: User) -> None:
         assert "Example" in text
 
 
+def test_a_run_that_ends_before_it_has_its_names_removes_nothing_of_the_users(extended: User, tmp_path: Path) -> None:
+    """As when mktemp gets the last inode of a quota: with an empty name, `.*` of the current folder would go."""
+    mktemp = tmp_path / "mktemp"
+    mktemp.write_text('#!/bin/sh\nname=$(/usr/bin/mktemp "$@") && mkdir "$name.mode" && echo "$name"\n')
+    mktemp.chmod(0o755)
+    (tmp_path / ".ssh").mkdir()
+    run = f"cd {tmp_path}; PATH={tmp_path}:$PATH"
+    extended.run(f"module load {DEMO_MODULE}; {run} make-squashfs", status=5)
+    assert (tmp_path / ".ssh").is_dir()
+
+
 def test_replace_keeps_the_previous_file_for_rollback(extended: User) -> None:
     extended.run(f"{LOAD}; make-squashfs --remove-directory; unmake-squashfs")
     first = (root(extended) / "user-software.squashfs").read_bytes()

@@ -34,7 +34,7 @@ end_by() {
 }
 clean_up() {
     put_back
-    if [[ -n $temporary ]]; then remove_trees "$temporary" "$temporary".* "$mine".* || true; fi
+    if [[ -n $temporary ]]; then remove_trees "$temporary" "$temporary".* ${mine:+"$mine".*} || true; fi
     if $writing_was_allowed && packed_is_active && [[ -d $tree ]]; then forbid_writing || true; fi
 }
 trap 'end_by HUP' HUP
