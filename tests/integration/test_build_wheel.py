@@ -180,9 +180,7 @@ def test_wheels_are_built_with_the_distribution_s_compilers_and_found_by_pip_and
     assert case.run("in-container sh -c 'command -v gcc git || echo none'") == "none\n"
 
 
-def test_a_source_sees_no_file_and_no_variable_of_the_user_and_can_not_write_to_user_software(
-    case: Case, built: str
-) -> None:
+def test_a_source_sees_nothing_of_the_user_and_can_not_write_to_user_software(case: Case, built: str) -> None:
     assert built
     case.run("pip install spy")
     assert case.run("python -c 'import spy; print(spy.SEEN)'") == "(False, False, False)\n"

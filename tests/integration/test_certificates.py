@@ -105,9 +105,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 @pytest.mark.some(2)
 @pytest.mark.parametrize("case", CERTIFICATES)
-def test_the_guide_has_a_row_for_each_certificate_that_is_refused(
-    user: User, tmp_path: Path, serve: Serve, case: str
-) -> None:
+def test_the_guide_has_a_row_for_each_refused_certificate(user: User, tmp_path: Path, serve: Serve, case: str) -> None:
     host, names, of_ca, valid, printed = CERTIFICATES[case]
     make_certificate(tmp_path, names=names, of_ca=of_ca, valid=valid)
     easyconfig = user.prefix / "Demo-1.0.eb"
@@ -125,9 +123,7 @@ def test_the_guide_has_a_row_for_each_certificate_that_is_refused(
         assert "has no image a/b with the tag '1'" in told
 
 
-def test_pip_in_a_container_uses_the_site_s_authority_and_index_as_the_guide_says(
-    user: User, tmp_path: Path, serve: Serve, wheel: Path
-) -> None:
+def test_pip_uses_the_authority_and_index_of_the_guide(user: User, tmp_path: Path, serve: Serve, wheel: Path) -> None:
     make_certificate(tmp_path, names="DNS:localhost", of_ca=True, valid=True)
     index = tmp_path / "index"
     (index / "simple/greeting").mkdir(parents=True)

@@ -96,9 +96,7 @@ def test_start_shell_takes_bashs_arguments_and_functions(user: User) -> None:
 
 
 @pytest.mark.parametrize(("name", "status"), [("TERM", 55), ("INT", 42), ("USR1", 50)])
-def test_a_signal_reaches_the_program_which_ends_as_it_likes(
-    user: User, tmp_path: Path, name: str, status: int
-) -> None:
+def test_a_signal_reaches_the_program(user: User, tmp_path: Path, name: str, status: int) -> None:
     (tmp_path / "listen.py").write_text(LISTEN)
     script = f"python listen.py >out & until grep -q ready out; do sleep 0.1; done; kill -{name} $!; wait $!"
     user.run(f"{LOAD}; {script}", cwd=tmp_path, status=status, timeout=60)

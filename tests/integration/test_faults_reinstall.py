@@ -339,9 +339,7 @@ def test_a_reinstall_killed_at_each_change(
     tree.reset()
 
 
-def test_what_users_install_after_a_killed_reinstall_is_not_undone(
-    tree: Tree, reinstall: Reinstall, tmp_path: Path
-) -> None:
+def test_software_installed_after_a_killed_reinstall_stays(tree: Tree, reinstall: Reinstall, tmp_path: Path) -> None:
     """The run was killed between putting things in place and its checks; weeks later another one begins."""
     installation = Installation(tree, tmp_path / "pristine", another_python=True)
     installation.put_back()

@@ -65,9 +65,7 @@ def test_what_was_packed_installs_a_module_and_runs_up_to_the_driver(packed: Pat
 
 
 @pytest.mark.slow
-def test_a_machine_with_a_card_is_told_what_was_held_and_how_long_the_first_call_takes(
-    packed: Path, tmp_path: Path
-) -> None:
+def test_a_machine_with_a_card_reports_what_holds_and_its_first_call(packed: Path, tmp_path: Path) -> None:
     done = with_card(tmp_path / "a", packed, "570.86.15", [A100, A100])
     assert (done.returncode, "\n20 held, 0 not held, 14 not run\n" in done.stdout) == (0, True), (
         done.stdout + done.stderr
@@ -80,9 +78,7 @@ def test_a_machine_with_a_card_is_told_what_was_held_and_how_long_the_first_call
 
 
 @pytest.mark.slow
-def test_a_card_of_another_kind_holds_too_and_a_driver_that_ends_programs_does_not(
-    packed: Path, tmp_path: Path
-) -> None:
+def test_a_card_of_another_kind_holds_and_a_failing_driver_does_not(packed: Path, tmp_path: Path) -> None:
     done = with_card(tmp_path / "a", packed, "570.86.15", [GEFORCE], ends=2)
     assert (done.returncode, "\n19 held, 1 not held, 14 not run\n" in done.stdout) == (1, True), (
         done.stdout + done.stderr

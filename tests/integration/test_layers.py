@@ -66,9 +66,7 @@ def test_what_was_packed_is_below_an_empty_writable_directory(layered: User, oth
 
 
 @pytest.mark.slow
-def test_a_package_of_a_layer_that_a_newer_folder_hides_is_named_and_one_is_not_removed(
-    layered: User, tmp_path: Path
-) -> None:
+def test_a_package_hidden_in_a_layer_is_named_and_not_removed(layered: User, tmp_path: Path) -> None:
     """Python looks for what is in a folder with an `__init__.py` nowhere else."""
     site = "$CONTAINERROOT/user-software/venv/demo/lib/python3.11/site-packages"
     for number, part in ((1, "a"), (2, "b")):
@@ -200,9 +198,7 @@ def test_the_top_is_packed_although_a_layer_can_not_be_mounted(layered: User, ot
 
 
 @pytest.mark.slow
-def test_a_shell_and_a_job_that_have_the_module_loaded_go_on(
-    layered: User, newer: Path, other: Path, tmp_path: Path
-) -> None:
+def test_shells_and_jobs_with_the_module_go_on(layered: User, newer: Path, other: Path, tmp_path: Path) -> None:
     """Their bind list is of before: its files are there after each command, and have the same packages."""
     layered.run(f"{LOAD}; pip install --no-index {newer}; make-squashfs --remove-directory; add-layer")
     layered.run(f"{LOAD}; pip install --no-index {other}; make-squashfs --remove-directory")

@@ -112,9 +112,7 @@ def environment(user: User, distributions: dict[str, Path]) -> MakeEnvironment:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["wheel", "sdist", "editable"])
-def test_in_a_clean_environment_sifmod_and_eb_know_containers(
-    user: User, environment: MakeEnvironment, kind: str
-) -> None:
+def test_a_clean_environment_has_sifmod_and_eb(user: User, environment: MakeEnvironment, kind: str) -> None:
     """One without easybuild-easyconfigs."""
     path = environment("easybuild-framework", "easybuild-easyblocks", kind=kind)
     assert not (path.parent / "easybuild" / "easyconfigs").exists()
@@ -124,9 +122,7 @@ def test_in_a_clean_environment_sifmod_and_eb_know_containers(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("release", ["oldest", "newest"])
-def test_the_oldest_and_the_newest_easybuild_install_containers(
-    user: User, environment: MakeEnvironment, release: str
-) -> None:
+def test_oldest_and_newest_easybuild_install(user: User, environment: MakeEnvironment, release: str) -> None:
     path = environment(easybuild(release))
     ours = {one.name for one in path.parent.glob("lib/python3*/site-packages/easybuild/easyconfigs/**/*.eb")}
     theirs = {one.name for one in path.parent.glob("easybuild/easyconfigs/**/*.eb")}

@@ -123,9 +123,7 @@ def test_on_a_terminal_no_phase_is_silent(extended: User, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["greeting.py", "new"])
-def test_what_an_open_descriptor_writes_while_the_directory_is_removed_is_kept(
-    extended: User, tmp_path: Path, name: str
-) -> None:
+def test_late_writes_through_an_open_descriptor_are_kept(extended: User, tmp_path: Path, name: str) -> None:
     """A program opened the file before, and writes after the directory has been renamed."""
     file = root(extended) / "user-software/venv/demo/lib/python3.11/site-packages" / name
     written = file.read_bytes() + b"# late\n" if file.exists() else b"# late\n"

@@ -158,9 +158,7 @@ def test_every_end_of_a_job_takes_its_processes_and_files(jobs: Jobs) -> None:
 
 
 @pytest.mark.slow
-def test_no_node_keeps_the_cache_of_a_server_that_was_stopped(
-    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_node_keeps_a_stopped_server_s_cache(jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes of the testbed have one /tmp, so each task gets its own, as some sites do."""
     rows = tmp_path / "servers.toml"
     rows.write_text("[standin]\nkey_variable = 'API_KEY'\nseveral = 'x'\nmember = 'sleep 600'\n")

@@ -75,9 +75,7 @@ def sharing(demo: User) -> Iterator[User]:
     assert eventually(lambda: not left(demo)), left(demo)
 
 
-def test_tasks_of_a_node_share_a_container_and_see_in_it_what_they_would_see_in_their_own(
-    sharing: User, tmp_path: Path
-) -> None:
+def test_tasks_of_a_node_share_a_container_like_their_own(sharing: User, tmp_path: Path) -> None:
     """The environment, the working directory, the umask, limits, groups and capabilities are those of `exec`."""
     (tmp_path / "a folder").mkdir()
     (tmp_path / "link").symlink_to("a folder")
@@ -247,9 +245,7 @@ while :; do sleep 0.1; done
 
 
 @pytest.mark.slow
-def test_tasks_that_handle_the_signal_of_a_cancelled_job_still_have_their_container(
-    sharing: User, tmp_path: Path
-) -> None:
+def test_tasks_of_a_cancelled_job_still_have_their_container(sharing: User, tmp_path: Path) -> None:
     (tmp_path / "save").write_text(SAVE)
     running, _tasks = started(
         sharing, f"srun -N1 -n3 --job-name=save-{os.getpid()} in-container bash {tmp_path}/save", 3

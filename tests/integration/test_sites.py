@@ -146,9 +146,7 @@ def test_sifmod_as_a_module_serves_an_easybuild_that_is_one(cluster: ModuleUser,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
-def test_loading_and_unloading_sifmod_s_module_leaves_the_environment_as_it_was(
-    cluster: ModuleUser, sources: Path, syntax: str
-) -> None:
+def test_sifmod_s_module_leaves_the_environment_as_it_was(cluster: ModuleUser, sources: Path, syntax: str) -> None:
     module = f"sifmod/{sifmod.__version__}"
     cluster.run(f"cd /; eb --module-syntax={syntax} --sourcepath={sources} {SIFMOD_EASYCONFIG}")
     init = ""

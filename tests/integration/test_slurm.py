@@ -236,9 +236,7 @@ def options_as_slurm_reads_them(report: str) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["srun", "torchrun"])
-def test_slurm_reads_a_job_of_a_thousand_nodes_as_it_was_asked_for(
-    demo: User, job_directory: Path, launcher: str
-) -> None:
+def test_slurm_reads_a_job_of_a_thousand_nodes(demo: User, job_directory: Path, launcher: str) -> None:
     """The testbed has four nodes, so the controller refuses the job: sbatch has read the script before it asks."""
     requested = "--nodes 1000 --tasks-per-node 8 --cpus-per-task 7 --time 1-12:30 --partition main"
     done = demo.run(
@@ -368,9 +366,7 @@ def slurm_inside() -> str:
     ],
     ids=["by name", "again", "a wrapper", "the module"],
 )
-def test_a_job_that_was_submitted_in_a_container_runs_in_that_container(
-    demo: User, job_directory: Path, submit: str, script: str
-) -> None:
+def test_a_job_submitted_in_a_container_runs_in_it(demo: User, job_directory: Path, submit: str, script: str) -> None:
     (job_directory / "job.sh").write_text(f"#!/bin/bash -e\n{script}\n")
     (job_directory / "again.sh").write_text(f"#!/bin/bash -e\npython -c '{PREFIX}'\n")
     done = demo.run(

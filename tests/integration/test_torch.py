@@ -119,9 +119,7 @@ def test_two_trainings_at_once_on_the_same_nodes(trainer: User, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("framework", ["lightning", "accelerate"])
-def test_the_examples_of_the_frameworks_train_with_both_launchers(
-    trainer: User, tmp_path: Path, framework: str
-) -> None:
+def test_examples_of_frameworks_train_with_both_launchers(trainer: User, tmp_path: Path, framework: str) -> None:
     """What docs/howto/distributed-training.md shows is what runs here."""
     (example,) = re.findall(rf"```python\n# {framework}_line.py\n.*?```", HOWTO.read_text(), re.DOTALL)
     (tmp_path / "line.py").write_text(example.removeprefix("```python").removesuffix("```"))

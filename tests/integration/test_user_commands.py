@@ -173,9 +173,7 @@ def test_what_is_no_link_of_ours_is_left_alone(cowboy: User, tmp_path: Path) -> 
         ("chmod a-w user-bin", 9, "no permission"),
     ],
 )
-def test_what_is_not_as_expected_is_named_and_nothing_is_changed(
-    cowboy: User, prepare: str, status: int, says: str
-) -> None:
+def test_unexpected_files_are_named_and_not_changed(cowboy: User, prepare: str, status: int, says: str) -> None:
     root = cowboy.installdir(DEMO_MODULE)
     done = cowboy.run(f"cd {root}; {prepare}; bin/refresh-commands", status=status)
     assert says in done.stderr

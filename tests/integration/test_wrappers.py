@@ -127,9 +127,7 @@ except OSError:
 
 
 @pytest.mark.parametrize(("daemon", "image"), [("", "there"), ("daemon", "gone")])
-def test_a_daemon_loses_the_image_and_a_background_job_keeps_it(
-    demo: User, tmp_path: Path, daemon: str, image: str
-) -> None:
+def test_a_background_job_keeps_the_image_unlike_a_daemon(demo: User, tmp_path: Path, daemon: str, image: str) -> None:
     """As the documentation has it: the container ends with its command."""
     (tmp_path / "server.py").write_text(_KEEPS_RUNNING)
     result = tmp_path / "result"
@@ -268,9 +266,7 @@ def test_an_exported_home_is_not_the_home_of_the_container(demo: User, scratch: 
     assert demo.run(f"{LOAD}; {unnamed}").stderr == ""
 
 
-def test_folders_for_temporary_files_are_bound_if_they_are_the_user_s(
-    demo: User, scratch: Path, tmp_path: Path
-) -> None:
+def test_the_user_s_folders_for_temporary_files_are_bound(demo: User, scratch: Path, tmp_path: Path) -> None:
     """The wrappers look on each node, a module in a job: `singularity exec` then has it too."""
     show = "import tempfile; print(tempfile.gettempdir())"
     folder = scratch / "job"
@@ -341,9 +337,7 @@ time.sleep(600)
 
 @pytest.mark.some(2)
 @pytest.mark.parametrize(("name", "status"), [("TERM", 55), ("INT", 42), ("HUP", 41), ("USR1", 50), ("USR2", 52)])
-def test_a_signal_reaches_the_program_which_ends_as_it_likes(
-    demo: User, tmp_path: Path, name: str, status: int
-) -> None:
+def test_a_signal_reaches_the_program(demo: User, tmp_path: Path, name: str, status: int) -> None:
     (tmp_path / "listen.py").write_text(LISTEN)
     # bash starts it with SIGINT ignored, and on a busy node the program is ready before the runtime passes signals on
     script = (

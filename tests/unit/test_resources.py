@@ -25,9 +25,7 @@ def test_the_data_files_are_found_where_sifmod_runs_from(folder: str, file: str)
     assert (data_path(folder) / file).is_file()
 
 
-def test_programs_are_found_as_they_lie_and_what_is_missing_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_programs_are_found_and_missing_ones_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert program("probe") == (Path(sifmod.__file__).parent / "inside" / "probe.py").read_text()
     with pytest.raises(FileNotFoundError, match=r"'wrapers' is missing beside .*: reinstall sifmod"):
         data_path("wrapers")

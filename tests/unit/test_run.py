@@ -84,9 +84,7 @@ def test_what_is_drawn_is_the_same_in_each_worker() -> None:
         (["bash", "-c", ". testbed/lib.sh; hindrance >&2"], NO_NAMESPACES),
     ],
 )
-def test_where_containers_can_not_run_it_says_so_before_it_installs_anything(
-    stub: Stubs, tmp_path: Path, command: list[str], says: str
-) -> None:
+def test_without_containers_nothing_is_installed(stub: Stubs, tmp_path: Path, command: list[str], says: str) -> None:
     stub("unshare", "exit 1")
     environ = {**os.environ, "SIFMOD_TESTBED": str(tmp_path / "none")}
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)

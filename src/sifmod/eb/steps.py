@@ -29,7 +29,7 @@ def whole_module_files(block: Any, writer: Writer) -> Iterator[None]:
 
     EasyBuild empties a module file before it writes it, and removes a link before it makes it. Everything else of its
     step (hooks, caches, defaults, its trace) stays as it is. So in EasyBuild 5.0.0 and 5.4.1, with which tests install
-    (`test_the_oldest_and_the_newest_easybuild_install_containers`).
+    (`test_oldest_and_newest_easybuild_install`).
     """
     from easybuild.framework import easyblock as framework
 

@@ -230,9 +230,7 @@ def test_nothing_to_list_keeps_an_earlier_catalogue(space: SoftwareSpace, output
     assert snapshot(output) == before
 
 
-def test_files_of_others_are_not_replaced_and_a_missing_folder_is_named(
-    space: SoftwareSpace, output: Path, tmp_path: Path
-) -> None:
+def test_foreign_files_stay_and_a_missing_folder_is_named(space: SoftwareSpace, output: Path, tmp_path: Path) -> None:
     installed(space)
     result = run("--output", output, "--easyconfigs", tmp_path / "nowhere")
     assert "nowhere': name a folder of easyconfigs" in str(result.exception)
@@ -245,9 +243,7 @@ def test_files_of_others_are_not_replaced_and_a_missing_folder_is_named(
     assert [path.name for path in output.rglob("*")] == ["thesis.tex"]
 
 
-def test_a_module_of_two_prefixes_is_listed_once_as_the_first_has_it(
-    space: SoftwareSpace, output: Path, tmp_path: Path
-) -> None:
+def test_the_first_of_two_prefixes_lists_a_module(space: SoftwareSpace, output: Path, tmp_path: Path) -> None:
     prefixes = [space.software.parent, tmp_path / "other"]
     for prefix, torch in zip(prefixes, ("2.2.0", "2.7.1")):
         prefix.mkdir(exist_ok=True)
@@ -349,9 +345,7 @@ def test_what_is_on_offer_is_listed_without_the_installed(space: SoftwareSpace, 
         lambda path: path.symlink_to("/etc/passwd"),
     ],
 )
-def test_easyconfigs_and_guides_that_can_t_be_read_are_named(
-    offers: Path, output: Path, put: Callable[[Path], object]
-) -> None:
+def test_unreadable_easyconfigs_and_guides_are_named(offers: Path, output: Path, put: Callable[[Path], object]) -> None:
     (offers / "d/Demo/Bad-1.eb").unlink()
     (offers / "d/Demo/Gone-1.eb").symlink_to("nowhere.eb")
     (offers / "d/Demo/.#Demo-1.eb").symlink_to("me@login1.123")  # Emacs marks open files so

@@ -49,9 +49,7 @@ def test_two_of_one_module_are_named_and_the_others_converted(call: Call, folder
     assert "sifmod: d.eb: not carried over: gpu" in result.stderr
 
 
-def test_a_dash_is_standard_output_and_one_alone_fails_as_any_verb_does(
-    call: Call, folder: Path, tmp_path: Path
-) -> None:
+def test_a_dash_is_standard_output_and_one_alone_fails(call: Call, folder: Path, tmp_path: Path) -> None:
     result = call(folder / "a.eb", "--output", "-")
     assert result.exit_code == 0
     assert "\nsources = ['x.sif']\n" in result.stdout

@@ -83,9 +83,7 @@ def test_list_names_an_environment_whose_packages_are_elsewhere(call: Call, root
     assert call("list", "--json").exit_code == 1
 
 
-def test_fast_leaves_the_size_of_a_directory_out_and_the_largest_come_first(
-    call: Call, root: Path, prefix: Path
-) -> None:
+def test_fast_leaves_sizes_of_directories_out_and_the_largest_come_first(call: Call, root: Path, prefix: Path) -> None:
     assert ", 0 packages, " in call("list").output
     assert "directory, 0 packages  " in call("list", "--fast").output
     (root / "demo.sif").unlink()
@@ -212,9 +210,7 @@ def test_show_tells_everything(call: Call, root: Path) -> None:
     assert isinstance(call("show", "Nothing").exception, SifmodError)
 
 
-def test_verify_prints_all_installations_in_order_also_if_one_can_not_be_checked(
-    call: Call, root: Path, prefix: Path
-) -> None:
+def test_verify_prints_installations_in_order_also_if_one_fails(call: Call, root: Path, prefix: Path) -> None:
     """The first and the last have no easyconfig for EasyBuild's sanity check."""
     space = software_space(prefix)
     slow = make_installation(space, "Aaa/1.0", hashes={}) / "bin/start-shell"

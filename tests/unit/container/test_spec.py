@@ -240,9 +240,7 @@ WRONG_ELEMENTS = [
 
 
 @pytest.mark.parametrize(("parameter", "value", "element", "remedy"), WRONG_ELEMENTS)
-def test_a_wrong_element_is_refused_with_parameter_element_and_remedy(
-    parameter: str, value: object, element: object, remedy: str
-) -> None:
+def test_a_wrong_element_is_refused_with_a_remedy(parameter: str, value: object, element: object, remedy: str) -> None:
     error = refused(**{"python_prefix": "/usr", "venv": "x", parameter: value})
     assert error.parameter == parameter
     assert f"'{parameter}' = {element!r}" in str(error)

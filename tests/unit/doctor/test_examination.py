@@ -50,9 +50,7 @@ def library_file(tmp_path: Path) -> LibraryFile:
     ("libc", "severity"),
     [("glibc 2.31", PROBLEM), ("glibc 2.34", OK), ("glibc 2.36", OK), ("musl 1.2.3", PROBLEM), ("", NOTE)],
 )
-def test_a_library_of_the_host_is_compared_with_the_image_s_libc(
-    library_file: LibraryFile, libc: str, severity: str
-) -> None:
+def test_a_host_library_is_compared_with_the_image_s_libc(library_file: LibraryFile, libc: str, severity: str) -> None:
     bind = library_file("2.2.5", "2.4", "2.34", "2.17")
     (finding,) = check_libraries(Inspection("x", "SIF", libc=libc), [bind, Bind.parse("/etc")])
     assert finding.severity == severity
@@ -92,9 +90,7 @@ def look(space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> Look:
     return run
 
 
-def test_an_image_for_another_architecture_or_that_is_damaged_or_gone_is_named(
-    look: Look, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_foreign_damaged_or_missing_image_is_named(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     found = look(Target(image=Path("x.sif")), Inspection("x.sif", "SIF", architecture="s390x"))
     assert (found["image"][0].severity, "s390x" in found["image"][0].what) == (PROBLEM, True)
     found = look(Target(image=Path("x.sif")), Inspection("x.sif", "SIF", unread="it is encrypted"))
@@ -319,9 +315,7 @@ def test_a_sandbox_for_cuda_meets_a_k40(tmp_path: Path, stub: Stubs, monkeypatch
         (["--driver", "535.104.05"], "which GPU it is was not said: see --gpu"),
     ],
 )
-def test_an_image_is_compared_with_the_nodes_of_a_partition(
-    call: Call, tmp_path: Path, words: Sequence[str], says: str
-) -> None:
+def test_an_image_is_compared_with_a_partition(call: Call, tmp_path: Path, words: Sequence[str], says: str) -> None:
     top = tmp_path / "sandbox"
     write(top, "/etc/os-release", "ID=ubuntu\n")
     write(top, "/usr/local/cuda-13.0/version.json", '{"cuda": {"version": "13.0.1"}}')

@@ -106,9 +106,7 @@ def test_a_minimal_dev_keeps_the_gpus_out_where_the_runtime_s_option_is_off() ->
         (MI250, an_image(rocm="9.9"), NOTE, "is unknown"),
     ],
 )
-def test_the_driver_is_compared_with_what_the_image_has(
-    host: HostGpus, image: Inspection, severity: str, says: str
-) -> None:
+def test_the_driver_is_compared_with_the_image(host: HostGpus, image: Inspection, severity: str, says: str) -> None:
     finding = check([host], image)["GPU driver"]
     assert finding.severity == severity
     assert says in finding.what

@@ -61,9 +61,7 @@ def test_an_old_runtime_is_a_problem(check: Check, stub: Stubs, version: str, is
     assert any(finding.severity == PROBLEM for finding in findings) == is_problem
 
 
-def test_user_namespaces_that_can_t_be_made_are_a_problem_unless_the_runtime_has_setuid(
-    check: Check, stub: Stubs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_user_namespaces_are_needed_without_setuid(check: Check, stub: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
     stub("singularity", "echo 'apptainer version 1.4.5'")
     stub("unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1")
     (finding,) = check(a_site(runtime="singularity"))["user namespaces"]
@@ -130,9 +128,7 @@ def test_the_module_tool_is_looked_at(
     assert check()["modules"][0].severity == severity
 
 
-def test_easybuild_is_asked_for_an_easyconfig_of_sifmod_and_its_version(
-    check: Check, stub: Stubs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_easybuild_finds_sifmod_s_easyconfigs(check: Check, stub: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
     stub(
         "eb", '[ "$1$3" = --dry-run--output-style=basic ] && [ "$PWD" = / ] && echo " * [ ] /robot/path/$2 (module: X)"'
     )

@@ -40,9 +40,7 @@ def test_what_the_site_binds_or_the_home_has_is_seen(certificate: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_FIND_LINKS", "UV_FIND_LINKS"])
-def test_a_path_that_containers_don_t_see_is_named_with_the_line_for_the_site_file(
-    certificate: Path, name: str
-) -> None:
+def test_a_path_that_containers_lack_is_named_with_the_site_s_line(certificate: Path, name: str) -> None:
     (one,) = found(a_site(), **{name: str(certificate)})
     assert (one.severity, one.topic) == (WARNING, "package indexes")
     assert one.what == f"{name}: '{certificate}'"

@@ -68,9 +68,7 @@ def bound(tmp_path: Path, data: bytes) -> Site:
     return a_site(feature={"mpi": feature}, default_features=("mpi",))
 
 
-def test_without_mpi_nothing_is_said_and_with_setuid_only_the_process_manager_counts(
-    monkeypatch: pytest.MonkeyPatch, top: Path
-) -> None:
+def test_only_the_process_manager_counts_with_setuid(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
     assert said(monkeypatch, top) == []
     put(top, mpich("5.0.2"))
     assert len(said(monkeypatch, top, namespaces=False)) == 2

@@ -69,9 +69,7 @@ def test_default_features_that_conflict_here_are_named(tmp_path: Path) -> None:
     assert "limit one of them with gpu, hosts, partitions or exists" in finding.remedy
 
 
-def test_large_file_systems_of_which_nothing_is_bound_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_file_systems_without_binds_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = [
         *("srv:/a /work lustre", "srv:/b /pro\\040ject/x nfs4", "cvmfs2 /cvmfs/sw fuse", "x /big/home gpfs"),
         *("x /bound nfs", "x /above nfs", "x /usr/local nfs", "x / nfs", "x /data ext4", "x /srv nfs", "broken"),
@@ -179,9 +177,7 @@ def test_a_root_for_caches_is_resolved_here(tmp_path: Path, monkeypatch: pytest.
     assert f"'{tmp_path}/file/ann' {UNUSABLE}" in finding.why
 
 
-def test_a_root_for_caches_that_no_bind_path_contains_is_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_root_for_caches_outside_of_binds_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     scratch = Path("/dev/shm")  # outside of /tmp, and everybody may write to it
     finding = cached(f"{scratch}/x")
@@ -198,9 +194,7 @@ def test_folders_for_caches_without_a_root_are_a_warning() -> None:
     assert not found(a_site(cache={"root": ""}), "cache")
 
 
-def test_the_runtime_s_temporary_folder_must_be_there_and_the_cache_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_runtime_s_tmpdir_must_exist_and_the_cache_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=2_500_000_000))
     for key in ("runtime_tmpdir", "runtime_cachedir"):
         assert one(a_site(**{key: str(tmp_path)}), key).severity == OK

@@ -163,9 +163,7 @@ def test_a_damaged_installation_is_named_with_the_places_and_the_remedy(
     assert "reinstall sifmod" in message
 
 
-def test_what_a_wheel_installs_counts_before_folders_that_lie_above_by_chance(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_installed_wheel_counts_before_folders_above(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With `pip install --target /apps/sifmod`, /apps/easyconfigs may be the site's own."""
     for folder in ("easyconfigs", "easyblocks", "sifmod/easybuild/easyconfigs", "sifmod/easybuild/easyblocks/generic"):
         (tmp_path / folder).mkdir(parents=True)

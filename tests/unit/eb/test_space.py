@@ -32,9 +32,7 @@ def test_the_space_is_that_of_easybuild_s_configuration(environ: Environ, tmp_pa
     assert source_paths(variables) == (Path("/a"), Path("/b"))
 
 
-def test_a_given_prefix_counts_before_what_is_configured_and_a_missing_one_is_named(
-    environ: Environ, tmp_path: Path
-) -> None:
+def test_a_given_prefix_counts_first_and_a_missing_one_is_named(environ: Environ, tmp_path: Path) -> None:
     variables = environ(EASYBUILD_INSTALLPATH="/i", EASYBUILD_INSTALLPATH_SOFTWARE="/s", EASYBUILD_PREFIX="/p")
     found = software_space(tmp_path, variables)
     assert (found.software, found.modules) == (tmp_path / "software", tmp_path / "modules")

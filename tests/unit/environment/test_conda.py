@@ -86,9 +86,7 @@ def made(folder: Path, monkeypatch: pytest.MonkeyPatch, source: CondaSource, *, 
 RECORDS = [{"url": PYTHON, "md5": MD5, "name": "python"}, {"url": ZLIB, "md5": MD5}]
 
 
-def test_an_environment_is_made_to_lock_it_and_the_lock_is_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_environment_is_made_locked_and_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake(tmp_path, "/opt/conda/bin/mamba", RECORDS)
     lock, definition, easyconfig = made(tmp_path, monkeypatch, read_conda(write(tmp_path, YAML))).items()
     assert definition == ("lab-1.0-python-3.12-singularity.def", DEFINITION)
@@ -145,9 +143,7 @@ def test_what_the_base_answers_is_not_trusted(
         made(tmp_path, monkeypatch, read_conda(write(tmp_path, YAML)))
 
 
-def test_dependencies_or_addresses_that_can_t_be_met_or_parsed_are_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unusable_dependencies_and_addresses_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake(tmp_path, "/opt/c/bin/conda", RECORDS, status=3)
     with pytest.raises(SifmodError, match=r"'environment.yml' can't be met .*: PackagesNotFound: zlibb. Correct"):
         made(tmp_path, monkeypatch, read_conda(write(tmp_path, YAML)))
@@ -156,9 +152,7 @@ def test_dependencies_or_addresses_that_can_t_be_met_or_parsed_are_one_sentence(
         made(tmp_path, monkeypatch, read_conda(write(tmp_path, f"@EXPLICIT\nhttp://[x#{MD5}\n")))
 
 
-def test_links_in_place_of_records_and_packages_elsewhere_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_links_as_records_and_packages_elsewhere_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = f"file:///home/victim/linux-64/python-3.12.4-0.conda#{MD5}\n"
     fake(tmp_path, "/opt/c/bin/conda", [{"url": elsewhere.partition("#")[0], "md5": MD5}])
     for text in (YAML, f"@EXPLICIT\n{elsewhere}"):
@@ -254,9 +248,7 @@ def test_channels_that_are_refused(tmp_path: Path, text: str, said: str) -> None
     assert "secret" not in str(caught.value)
 
 
-def test_the_base_sees_the_packages_of_a_channel_beside_the_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_base_sees_only_a_channel_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`# see /home` in a comment bound /home, and tokens of pip were passed on."""
     fake(tmp_path, "/opt/c/bin/conda", RECORDS)
     with (tmp_path / "bin/singularity").open("a") as stream:

@@ -153,9 +153,7 @@ def test_what_was_hashed_is_what_is_copied(place: Place, monkeypatch: pytest.Mon
     assert not place.leftovers
 
 
-def test_a_base_image_is_built_on_by_its_digest_if_the_registry_tells_it(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_base_image_is_used_by_its_digest(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.build()
     built = (place.folder / "buildah.dockerfile").read_text()
     assert built.startswith(f"FROM registry.example.org/a@{DIGEST} AS one\n")

@@ -131,9 +131,7 @@ def test_an_answer_that_is_none_is_one_sentence(docker: Daemon, answer: bytes) -
         local_digest(image_uri("docker-daemon:tool:1"))
 
 
-def test_without_a_daemon_or_a_storage_the_message_names_the_way_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_daemon_or_storage_the_message_names_a_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
     with pytest.raises(ImageError, match=r"docker save --output /path/image.tar tool:1' where the image is"):
         local_digest(image_uri("docker-daemon:tool:1"))

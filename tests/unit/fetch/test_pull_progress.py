@@ -33,9 +33,7 @@ def pull(folder: Path, progress: Recorded, *, status: int = 0) -> Path:
     return images.pull(image_uri(f"docker-archive:{archive}"))[0]
 
 
-def test_a_pull_shows_the_runtime_s_lines_and_how_much_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pull_shows_the_runtime_s_lines_and_its_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(making, "_POLL", 0.05)
     keep = RecordedStep.advance
 

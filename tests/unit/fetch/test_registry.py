@@ -124,9 +124,7 @@ ELSEWHERE = 'Bearer realm="https://evil.example.org/t",service="x"'
         ['Bearer realm="//evil.example.org/t"'],
     ],
 )
-def test_the_runtime_gets_no_password_that_the_registry_would_have_it_send_elsewhere(
-    registry: Server, challenges: list[str]
-) -> None:
+def test_the_runtime_gets_no_password_that_a_registry_sends_elsewhere(registry: Server, challenges: list[str]) -> None:
     """Runtimes obey the answer for /v2/, whatever the registry says about the image."""
     registry.first_challenges = challenges
     with pytest.raises(ImageError, match="was not sent"):

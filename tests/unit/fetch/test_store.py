@@ -352,9 +352,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_a_pull_that_fails_is_explained_by_the_answer_and_not_by_the_names_in_it(
-    tmp_path: Path, runtime: Path, case: str
-) -> None:
+def test_a_failed_pull_is_explained_by_the_answer_not_its_names(tmp_path: Path, runtime: Path, case: str) -> None:
     printed, told = REFUSALS[case]
     (tmp_path / "printed").write_text(f"FATAL:   While making image from oci registry: {printed}\n")
     runtime.write_text(

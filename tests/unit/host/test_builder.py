@@ -21,9 +21,7 @@ def _ordinary_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STORAGE_DRIVER", raising=False)
 
 
-def test_the_first_builder_of_the_host_is_used_or_that_of_the_site(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_host_s_first_builder_or_the_site_s_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RuntimeMissingError, match=r"looked for buildah, podman, docker on PATH\. Install"):
         find_builder(a_site())

@@ -82,9 +82,7 @@ def test_a_command_that_can_not_be_started_is_named(command: str, reason: str) -
     assert reason in said
 
 
-def test_after_the_time_limit_all_that_the_command_has_started_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_the_time_limit_the_command_s_children_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sifmod.host.command._GRACE", 0.5)
     script = f"trap '' TERM; sh -c 'trap \"\" TERM; echo $$ >{tmp_path}/child; while :; do sleep 0.1; done' & wait"
     before = time.monotonic()

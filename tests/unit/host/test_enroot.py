@@ -97,9 +97,7 @@ def test_variables_arrive_as_they_are(env: dict[str, str]) -> None:
     assert {name[len("SINGULARITYENV_") :]: value for name, value in shown.items() if name.startswith("SING")} == env
 
 
-def test_a_command_has_standard_input_and_a_failure_its_last_lines(
-    stand_ins: StandIns, enroot: Enroot, image: Path
-) -> None:
+def test_standard_input_and_last_lines_of_a_failure(stand_ins: StandIns, enroot: Enroot, image: Path) -> None:
     stand_ins.then("#!/bin/sh\nexec cat\n")
     assert enroot.run(image, ["cat"], stdin="é\n\n") == "é\n\n"
     stand_ins.then("#!/bin/sh\necho why >&2\nexit 7\n")

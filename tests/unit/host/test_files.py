@@ -148,9 +148,7 @@ def test_a_whole_folder_is_looked_at_with_the_folders_that_links_name(clone: Pat
         ("clone", "link", "private"),
     ],
 )
-def test_names_that_others_exchange_all_the_time_show_nothing_of_outside(
-    clone: Path, name: str, link: str, target: str
-) -> None:
+def test_exchanged_names_show_nothing_of_outside(clone: Path, name: str, link: str, target: str) -> None:
     """What was looked at is what is read and copied, also if a folder on the way is exchanged."""
     top = clone.parent
     (top / "private/sub").mkdir(parents=True)

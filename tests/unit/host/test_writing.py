@@ -122,9 +122,7 @@ def test_a_kill_in_between_leaves_the_old_file(path: Path, call: str) -> None:
     assert path.read_text() == "old"
 
 
-def test_file_and_folder_are_on_disk_before_it_is_said_to_be_written(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_and_folder_are_synced_before_the_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[tuple[bool, str]] = []
 
     def fsync(descriptor: int) -> None:
@@ -139,9 +137,7 @@ def test_file_and_folder_are_on_disk_before_it_is_said_to_be_written(
     assert synced[2:] == [(False, "new"), (True, "newer")]
 
 
-def test_a_folder_that_can_not_be_synced_or_has_no_hard_links_will_do(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_without_sync_or_hard_links_will_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", lambda *_: fail(errno.EPERM))
     write_whole(path.with_name("new"), "new", replace=False)
     assert path.with_name("new").read_text() == "new"

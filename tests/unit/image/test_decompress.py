@@ -45,9 +45,7 @@ def test_a_block_that_is_cut_off_is_refused(compressor: str) -> None:
 
 
 @pytest.mark.parametrize("compressor", ["lzo", "lz4", "zstd"])
-def test_a_library_that_is_not_there_is_named_with_its_package(
-    monkeypatch: pytest.MonkeyPatch, compressor: str
-) -> None:
+def test_a_missing_library_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch, compressor: str) -> None:
     monkeypatch.setitem(module._LIBRARIES, compressor, ("libnothere.so.9", "nothere"))
     module._library.cache_clear()
     with pytest.raises(

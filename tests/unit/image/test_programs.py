@@ -197,9 +197,7 @@ def test_columns_that_a_database_computes_are_refused(tmp_path: Path) -> None:
     assert "computed columns" in found_in(tmp_path).unread
 
 
-def test_paths_of_rpm_that_share_a_long_folder_are_not_multiplied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rpm_paths_with_a_long_folder_are_not_multiplied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A header of 16 MiB could have a million names in one folder with a name of millions of letters."""
     monkeypatch.setattr(rpm, "_Allowance", partial(rpm._Allowance, characters=5_000))
     program(tmp_path, "/usr/bin/gmx")

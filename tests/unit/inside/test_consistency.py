@@ -124,9 +124,7 @@ def test_what_is_taken_apart_here_is_what_the_parser_reads(parsing: str, monkeyp
 
 
 @pytest.mark.parametrize("error", [SyntaxError, KeyError, RecursionError])
-def test_a_parser_that_fails_for_one_requirement_does_not_end_the_check(
-    error: type[Exception], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_parser_does_not_end_the_check(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_text: str) -> None:
         raise error
 

@@ -105,9 +105,7 @@ def test_each_tree_s_own_packages_are_there(upper: Path, lower: Path, merged: Me
 
 
 @pytest.mark.parametrize("other_name", ["two", "Two", "t.w_o"])
-def test_of_a_package_in_both_the_upper_one_s_files_alone_are_taken(
-    upper: Path, lower: Path, merged: Merged, other_name: str
-) -> None:
+def test_of_two_packages_the_upper_one_is_taken(upper: Path, lower: Path, merged: Merged, other_name: str) -> None:
     name = "t-w-o" if other_name == "t.w_o" else "two"
     install(upper, name, "3", {"two/__init__.py": "3", "../../../bin/two": "three"})
     lost = {"two/__init__.py": "2", "two/gone.py": "2", "two/sub/gone.py": "2", "../../../bin/two": "2", "gone.py": ""}
@@ -255,9 +253,7 @@ def test_links_are_copied_and_not_followed(lower: Path, merged: Merged, tmp_path
     assert contents(merged()) == {"out": f"-> {tmp_path}/outside", "loop": "-> .", "gone": "-> no -> where"}
 
 
-def test_between_a_file_and_a_folder_of_one_name_the_upper_one_is_taken(
-    upper: Path, lower: Path, merged: Merged, tmp_path: Path
-) -> None:
+def test_of_file_and_folder_the_upper_one_is_taken(upper: Path, lower: Path, merged: Merged, tmp_path: Path) -> None:
     put(upper, "file", "upper")
     put(lower, "file/below", "lower")
     put(upper, "folder/below", "upper")

@@ -88,9 +88,7 @@ def test_of_hundreds_of_commands_the_first_ones_are_started_and_all_are_looked_f
         check_commands(a_program(installed, *wrapped, wrapper_commands=wrapped))
 
 
-def test_without_a_shell_in_the_image_commands_are_started_one_by_one(
-    installed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_shell_commands_start_one_by_one(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sifmod.install.commands._SECONDS", 300)
     launch = f'launch() {{ [[ $1 != */sh ]] || exit 255; PATH={installed}/bin:$PATH exec "$@"; }}\n'
     write(installed, "/installed/share/container.sh", launch)

@@ -181,9 +181,7 @@ def with_library(image: Path, data: bytes) -> Inspection:
     return inspect_image(image)
 
 
-def test_the_site_s_mpi_is_the_default_if_it_fits_and_else_left_out_with_the_reason(
-    libraries: Path, image: Path
-) -> None:
+def test_the_site_s_mpi_is_the_default_unless_it_does_not_fit(libraries: Path, image: Path) -> None:
     choice = choose_mpi(a_cluster(libraries), with_library(image, mpich("5.0.2")))
     assert (choice.whose, choice.misfit) == ("host", "")
     assert choice.host

@@ -195,9 +195,7 @@ def test_paths_that_no_site_file_can_have_are_refused(prefix: Path, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("prefix")
-def test_names_of_users_come_from_the_services_that_containers_can_ask(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_of_users_come_from_services_in_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nsswitch.conf").write_text("passwd: files sss [NOTFOUND=return] winbind systemd\ngroup: files\n")
     write(tmp_path, "/lib/libnss_sss.so.2").write_bytes(elf("libnss_sss.so.2", [], GLIBC))
     cache = {"libnss_sss.so.2": f"{tmp_path}/lib/libnss_sss.so.2", "libnss_winbind.so.2": "/lib/libnss_winbind.so.2"}

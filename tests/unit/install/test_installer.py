@@ -101,9 +101,7 @@ def calls_of(fake: FakeRuntime, step: str) -> list[dict[str, Any]]:
     return [call for call in fake.calls if (mark in call["stdin"] if mark else step in call["argv"])]
 
 
-def test_a_first_install_writes_what_was_rendered_and_what_the_manifest_names(
-    install: Install, installdir: Path, image: Path
-) -> None:
+def test_a_first_install_writes_scripts_and_manifest(install: Install, installdir: Path, image: Path) -> None:
     spec = install()
     for artefact in render(spec, a_site()):
         assert (installdir / artefact.path).read_text() == artefact.text
@@ -137,9 +135,7 @@ def test_an_image_that_only_looks_like_the_installed_one_is_named(
     assert manifest_of(installdir).image_id == "00" * 16
 
 
-def test_the_manifest_says_what_was_installed_from_where_and_with_what(
-    install: Install, installdir: Path, image: Path
-) -> None:
+def test_the_manifest_records_origin_and_tools(install: Install, installdir: Path, image: Path) -> None:
     install(tools={"easybuild": "5.4.1"})
     manifest = manifest_of(installdir)
     assert (manifest.module, manifest.image, manifest.python_version) == ("Demo/1.0-x", "demo.sif", "3.11")
@@ -152,9 +148,7 @@ def test_the_manifest_says_what_was_installed_from_where_and_with_what(
     assert (installdir / "demo.sif").exists()
 
 
-def test_the_packages_and_the_version_of_the_image_s_python_count(
-    install: Install, installdir: Path, fake: FakeRuntime
-) -> None:
+def test_packages_and_version_of_the_python_count(install: Install, installdir: Path, fake: FakeRuntime) -> None:
     fake.answer(packages=[("torch", "2.2.0+rocm5.6"), ("pip", "24.0")])
     install()
     assert (installdir / "runscripts/pip-constraints.txt").read_text() == "torch==2.2.0+rocm5.6\n"
@@ -172,9 +166,7 @@ def test_a_python_of_a_conda_environment_is_the_one_that_makes_the_venv(install:
     assert [words[2] for words in starts] == ["/opt/conda/envs/x/bin/python3"] * 2
 
 
-def test_without_a_python_nothing_runs_and_without_a_venv_there_is_no_user_software(
-    install: Install, installdir: Path, fake: FakeRuntime
-) -> None:
+def test_without_python_or_venv_no_user_software(install: Install, installdir: Path, fake: FakeRuntime) -> None:
     install(python=None, python_version="", venv="", wrappers=("true",))
     assert [call["argv"] for call in fake.calls] == []
     assert not (installdir / "user-software").exists()
@@ -187,9 +179,7 @@ def test_without_a_python_nothing_runs_and_without_a_venv_there_is_no_user_softw
     assert (installdir / "user-software/venv/demo/pyvenv.cfg").exists()
 
 
-def test_a_base_without_an_image_for_the_only_runtime_is_refused_before_anything_is_written(
-    install: Install, installdir: Path, tools: Stubs
-) -> None:
+def test_a_base_without_the_runtime_s_image_is_refused(install: Install, installdir: Path, tools: Stubs) -> None:
     tools("enroot", "echo 4.1.2")
     base = Base("Team/1", "/apps/Team/1", "demo", "3.11", "")
     with pytest.raises(InstallError, match="Team/1 has no image for enroot, the only runtime here: ask its owner"):
@@ -343,9 +333,7 @@ def packed(installdir: Path, earlier: Snapshot) -> Path:
 
 
 @pytest.mark.usefixtures("packed")
-def test_a_reinstall_keeps_packed_user_software_byte_for_byte(
-    install: Install, installdir: Path, fake: FakeRuntime
-) -> None:
+def test_a_reinstall_keeps_packed_user_software(install: Install, installdir: Path, fake: FakeRuntime) -> None:
     shutil.rmtree(installdir / "user-software")
     before = users_own(installdir)
     install()
@@ -355,9 +343,7 @@ def test_a_reinstall_keeps_packed_user_software_byte_for_byte(
     assert calls_of(fake, "venv") == []
 
 
-def test_a_reinstall_keeps_both_copies_and_the_mark_between_them(
-    install: Install, installdir: Path, packed: Path
-) -> None:
+def test_a_reinstall_keeps_both_copies_and_the_mark(install: Install, installdir: Path, packed: Path) -> None:
     (installdir / names.USER_SOFTWARE_UNPACKED).write_text("mark\n")
     before = users_own(installdir)
     install()
@@ -366,9 +352,7 @@ def test_a_reinstall_keeps_both_copies_and_the_mark_between_them(
 
 
 @pytest.mark.usefixtures("earlier")
-def test_user_software_behind_a_link_that_is_missing_here_is_not_replaced(
-    install: Install, installdir: Path, tmp_path: Path
-) -> None:
+def test_user_software_behind_a_lost_link_is_kept(install: Install, installdir: Path, tmp_path: Path) -> None:
     link = installdir / "user-software"
     link.rename(tmp_path / "scratch")
     link.symlink_to(tmp_path / "scratch")
@@ -381,9 +365,7 @@ def test_user_software_behind_a_link_that_is_missing_here_is_not_replaced(
 
 
 @pytest.mark.usefixtures("earlier")
-def test_a_reinstall_that_packs_leaves_the_user_s_directory_alone(
-    install: Install, installdir: Path, need: Need
-) -> None:
+def test_a_packing_reinstall_leaves_the_user_s_directory(install: Install, installdir: Path, need: Need) -> None:
     need("mksquashfs")
     before = users_own(installdir)
     install(pack_user_software=True)
@@ -392,9 +374,7 @@ def test_a_reinstall_that_packs_leaves_the_user_s_directory_alone(
 
 
 @pytest.mark.usefixtures("earlier")
-def test_a_stage_that_was_left_goes_and_what_is_unknown_or_another_environment_stays(
-    install: Install, installdir: Path
-) -> None:
+def test_an_old_stage_goes_and_unknown_files_stay(install: Install, installdir: Path) -> None:
     write_file(installdir / "easybuild" / "log", "EasyBuild's own")
     (installdir / "bin" / "mine").write_text("the user's")
     install()
@@ -649,9 +629,7 @@ def test_a_reinstall_gives_the_files_the_modes_of_its_own_umask(
 
 
 @pytest.mark.usefixtures("install")
-def test_a_refresh_brings_today_s_site_into_the_scripts_and_touches_nothing_else(
-    installdir: Path, earlier: Snapshot
-) -> None:
+def test_a_refresh_brings_today_s_site_into_the_scripts_alone(installdir: Path, earlier: Snapshot) -> None:
     site = a_site(runtime="today's", master_suffix="-ib")
     before = manifest_of(installdir)
     refresh_scripts(a_spec(installdir=str(installdir), wrappers=("python", "pip", "oldtool"), python_version=""), site)
@@ -672,9 +650,7 @@ def naming(folder: Path, *files: str) -> Naming:
     return Naming("Demo/.1", "Core/Demo/.1", "Demo/1", tuple(str(folder / name) for name in files))
 
 
-def test_the_names_of_easybuild_are_recorded_and_module_files_of_earlier_runs_stay(
-    install: Install, installdir: Path, tmp_path: Path
-) -> None:
+def test_easybuild_s_names_and_module_files_are_recorded(install: Install, installdir: Path, tmp_path: Path) -> None:
     install(naming=naming(tmp_path, "old.lua", "gone.lua"))
     manifest = manifest_of(installdir)
     assert (manifest.module, manifest.name, manifest.version) == ("Demo/.1", "Demo", "1.0-x")
@@ -714,9 +690,7 @@ def test_a_refresh_keeps_the_modes_of_scripts(installdir: Path, umask: Callable[
     assert not mode_of(installdir / "share/container.sh") & 0o111
 
 
-def test_a_refresh_brings_back_a_script_that_was_deleted_and_writes_nothing_elsewhere(
-    installdir: Path, install: Install
-) -> None:
+def test_a_refresh_brings_back_a_deleted_script_alone(installdir: Path, install: Install) -> None:
     refresh_scripts(a_spec(installdir=str(installdir)), a_site())
     assert not installdir.exists()
     spec = install()
@@ -826,9 +800,7 @@ def test_a_folder_of_the_installation_that_became_a_link_is_refused(
     }
 
 
-def test_the_answer_of_an_image_does_not_reach_another_module(
-    install: Install, installdir: Path, fake: FakeRuntime
-) -> None:
+def test_an_image_s_answer_reaches_no_other_module(install: Install, installdir: Path, fake: FakeRuntime) -> None:
     """The names of wrappers have the version of the image's Python, and their first lines have their names."""
     tool = write_file(installdir.parent.parent / "Other" / "1.0" / "bin" / "tool", "precious")
     fake.answer(version=".x\necho CODE\n#/../../../../Other/1.0/bin/tool")
@@ -888,9 +860,7 @@ def test_what_a_reinstall_replaced_comes_back(
 
 
 @pytest.mark.usefixtures("earlier")
-def test_what_commands_source_is_put_in_place_before_what_sources_it_and_the_manifest_last(
-    install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sourced_files_come_first_and_the_manifest_last(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next run tells by the manifest whether a killed one was complete."""
     placed: list[Path] = []
     real = Path.replace
@@ -922,9 +892,7 @@ def test_undo_without_a_reinstall_changes_nothing(earlier: Snapshot, installdir:
 
 
 @pytest.mark.usefixtures("earlier")
-def test_another_name_for_the_virtual_environment_is_refused_after_a_time_without_any(
-    install: Install, installdir: Path
-) -> None:
+def test_another_venv_is_refused_after_a_time_without_any(install: Install, installdir: Path) -> None:
     install(venv="")
     before = snapshot(installdir)
     with pytest.raises(ParameterError, match=r"'venv' = 'other'.*has the virtual environment 'demo'"):
@@ -936,9 +904,7 @@ def test_another_name_for_the_virtual_environment_is_refused_after_a_time_withou
 
 @pytest.mark.usefixtures("earlier")
 @pytest.mark.parametrize("lost", ["venv", "venv/demo"])
-def test_user_software_without_its_virtual_environment_is_refused(
-    install: Install, installdir: Path, lost: str
-) -> None:
+def test_user_software_without_its_venv_is_refused(install: Install, installdir: Path, lost: str) -> None:
     """Somebody has removed it, or it lies on a file system that is not mounted."""
     shutil.rmtree(installdir / "user-software" / lost)
     (installdir / "user-software" / "notes.txt").touch()
@@ -954,9 +920,7 @@ def a_record(image: Path) -> StoredImage:
 
 
 @pytest.mark.parametrize("mode", ["copy", "link", "central"])
-def test_an_image_of_the_store_is_compared_with_its_record_and_with_checksums(
-    install: Install, image: Path, installdir: Path, mode: str
-) -> None:
+def test_a_stored_image_is_compared_with_its_record(install: Install, image: Path, installdir: Path, mode: str) -> None:
     stored = a_record(image)
     install(stored=stored, image_mode=mode)
     assert manifest_of(installdir).image_sha256 == stored.sha256

@@ -110,9 +110,7 @@ UNFIT: dict[str, tuple[tuple[SifObject, ...], str]] = {
 
 
 @pytest.mark.parametrize("case", UNFIT)
-def test_an_image_that_enroot_can_not_use_is_refused_before_anything_is_written(
-    install: Install, installdir: Path, image: Path, case: str
-) -> None:
+def test_an_image_unfit_for_enroot_is_refused(install: Install, installdir: Path, image: Path, case: str) -> None:
     objects, found = UNFIT[case]
     sif(image, *objects)
     with pytest.raises(ImageError) as refused:

@@ -63,9 +63,7 @@ def test_a_manifest_is_read_back_as_it_was_written(tmp_path: Path, path: Path, m
 
 
 @pytest.mark.parametrize("name", ["bin/python", "démo image.sif", "demo.sqsh", "nobody's", names.MANIFEST, "../x"])
-def test_an_old_image_is_another_file_of_the_installation(
-    tmp_path: Path, path: Path, manifest: Manifest, name: str
-) -> None:
+def test_an_old_image_is_another_installed_file(tmp_path: Path, path: Path, manifest: Manifest, name: str) -> None:
     path.write_text(replace(manifest, old_images=(name,)).text, encoding="utf-8")
     with pytest.raises(InstallError, match="which can't be an old image"):
         read_manifest(tmp_path)
@@ -81,9 +79,7 @@ NARROW: dict[str, tuple[object, ...]] = {
 
 
 @pytest.mark.parametrize("key", NARROW)
-def test_a_base_is_an_absolute_path_with_narrow_values(
-    tmp_path: Path, path: Path, manifest: Manifest, key: str
-) -> None:
+def test_a_base_is_an_absolute_path_and_narrow(tmp_path: Path, path: Path, manifest: Manifest, key: str) -> None:
     for value in NARROW[key]:
         changes: dict[str, Any] = {key: value}
         path.write_text(replace(manifest, bases=(replace(manifest.bases[0], **changes),)).text, encoding="utf-8")
@@ -216,9 +212,7 @@ def test_a_format_that_is_none_is_damage(tmp_path: Path, path: Path, manifest: M
 
 
 @pytest.mark.parametrize("name", ["../../../victim-file", "/etc/passwd", "bin/../../x", "a\nb", "user-software", ""])
-def test_names_outside_of_the_installation_are_refused(
-    tmp_path: Path, path: Path, manifest: Manifest, name: str
-) -> None:
+def test_names_outside_the_installation_refused(tmp_path: Path, path: Path, manifest: Manifest, name: str) -> None:
     changes: tuple[dict[str, object], ...] = (
         {"files": ["bin/python", name]},
         {"hashes": {name: "0" * 64}},

@@ -173,9 +173,7 @@ def test_of_a_manifest_without_names_nothing_is_recorded(space: SoftwareSpace, t
     assert snapshot(root) == before
 
 
-def test_of_a_run_that_was_killed_while_it_recorded_nothing_is_left(
-    space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_killed_while_recording_leaves_nothing(space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> None:
     names_of = named(space, "Demo/1")
     names_of["module_files"] = dict.fromkeys(names_of["module_files"], "")
     root = make_installation(space, "Demo/1", **names_of)

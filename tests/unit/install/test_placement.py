@@ -190,9 +190,7 @@ def test_an_image_that_can_not_be_read_is_named(image: Path, target: Path) -> No
 # Linking
 
 
-def test_a_linked_image_has_the_same_bytes_and_no_second_copy_where_links_are_allowed(
-    image: Path, target: Path
-) -> None:
+def test_a_linked_image_has_the_same_bytes_and_no_second_copy(image: Path, target: Path) -> None:
     assert link_image(image, target) == (HARD_LINK if target.samefile(image) else REFLINK)
     assert target.read_bytes() == image.read_bytes()
     # a hard link, or a reflink that is a file of its own

@@ -64,18 +64,14 @@ def test_whatever_an_image_says_of_itself_gives_constraints_that_pip_accepts(pac
         assert len(requirement.specifier) == 1
 
 
-def test_the_image_s_own_python_is_asked_in_isolation(
-    fake: FakeRuntime, runtime: ContainerRuntime, image: Path
-) -> None:
+def test_the_image_s_python_is_isolated(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
     probe_python(runtime, image, CONDA)
     (call,) = fake.calls
     assert call["argv"] == ["exec", str(image), "/opt/miniconda3/envs/pytorch/bin/python3", "-I", "-"]
     assert call["stdin"] == program("probe")
 
 
-def test_packages_come_sorted_each_name_once_and_the_first_on_the_search_path_wins(
-    fake: FakeRuntime, runtime: ContainerRuntime, image: Path
-) -> None:
+def test_packages_are_sorted_and_the_first_wins(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
     found: list[Any] = [
         ["Zope", "1"],
         ["torch", "2.2.0+rocm5.6"],

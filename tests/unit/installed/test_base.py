@@ -161,9 +161,7 @@ def test_user_software_that_is_gone_is_told(tmp_path: Path, space: SoftwareSpace
     assert "ask its owner, or help@x: is its" in finding.remedy
 
 
-def test_a_module_is_found_by_a_path_with_spaces_and_beside_one_of_its_name(
-    tmp_path: Path, space: SoftwareSpace
-) -> None:
+def test_a_module_is_found_by_path_and_beside_a_namesake(tmp_path: Path, space: SoftwareSpace) -> None:
     install(tmp_path / "a b, c")
     for wanted in (f"{tmp_path}/a b, c", f"{tmp_path}/a b, c/"):
         assert find_base(wanted, space, {}).root == tmp_path / "a b, c"

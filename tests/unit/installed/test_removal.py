@@ -57,9 +57,7 @@ def removal(space: SoftwareSpace, root: Path, said: list[str]) -> Removal:
     return Removal(find_installation(space, str(root)), say=said.append)
 
 
-def test_module_links_defaults_backups_and_tree_go_and_nothing_else(
-    space: SoftwareSpace, removal: Removal, tmp_path: Path
-) -> None:
+def test_a_removal_takes_all_of_a_module_alone(space: SoftwareSpace, removal: Removal, tmp_path: Path) -> None:
     other = make_installation(space, "Demo/2")
     before = snapshot(other)
     removal.remove(keep=None)
@@ -196,9 +194,7 @@ def test_a_running_eb_is_waited_for(space: SoftwareSpace, removal: Removal, root
     removal.check()
 
 
-def test_easybuild_s_lock_is_seen_where_a_configuration_file_puts_it(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_easybuild_s_configured_lock_is_seen(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_file(tmp_path / "xdg" / "easybuild.d" / "site.cfg", f"[override]\nlocks-dir = {tmp_path / 'locks'}\n")
     monkeypatch.setenv("XDG_CONFIG_DIRS", str(tmp_path / "xdg"))
     space = software_space(root.parents[2])
@@ -321,9 +317,7 @@ def test_a_module_file_in_another_tree_would_stay(space: SoftwareSpace, tmp_path
     assert not root.exists()
 
 
-def test_files_that_a_manifest_names_are_removed_only_if_they_load_this_installation(
-    space: SoftwareSpace, tmp_path: Path
-) -> None:
+def test_module_files_go_only_if_they_load_this_installation(space: SoftwareSpace, tmp_path: Path) -> None:
     victim = make_installation(space, "Victim/1")
     theirs = [space.modules / tree / "Victim" / "1.lua" for tree in ("all", "lang")]
     outside = tmp_path / "precious"
@@ -509,9 +503,7 @@ def test_the_lock_is_freed_when_the_removal_fails_or_is_interrupted(
     assert list((space.software / ".locks").iterdir()) == []
 
 
-def test_the_lock_of_an_eb_is_not_taken_and_of_two_removals_one_waits(
-    space: SoftwareSpace, removal: Removal, root: Path
-) -> None:
+def test_eb_s_lock_is_not_taken_and_removals_wait(space: SoftwareSpace, removal: Removal, root: Path) -> None:
     with hold_lock(space.lock(root)):
         removal.check()
         with pytest.raises(InstallError, match="is working on this module"):
@@ -557,9 +549,7 @@ def test_what_is_behind_a_link_stays_and_is_named(
     assert f"leaving {tmp_path}/scratch: 'user-software' was a link to it" in capsys.readouterr().out
 
 
-def test_what_is_behind_a_link_that_is_missing_here_can_not_be_kept(
-    space: SoftwareSpace, root: Path, tmp_path: Path
-) -> None:
+def test_software_behind_a_lost_link_can_not_be_kept(space: SoftwareSpace, root: Path, tmp_path: Path) -> None:
     (root / "user-software").rename(tmp_path / "scratch")
     (root / "user-software").symlink_to(tmp_path / "gone")
     with pytest.raises(InstallError, match="gone', which does not exist: is its file system mounted here"):

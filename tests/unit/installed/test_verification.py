@@ -72,9 +72,7 @@ def test_a_file_that_is_gone_or_changed_is_named(root: Path, check: Check) -> No
     assert severities(found)["sanity check"] == WARNING
 
 
-def test_one_of_another_sifmod_says_so_and_scripts_too_old_to_read_a_packed_file_are_no_damage(
-    space: SoftwareSpace, check: Check
-) -> None:
+def test_another_sifmod_is_named_and_old_scripts_are_no_damage(space: SoftwareSpace, check: Check) -> None:
     root = make_installation(space, MODULE, tools={"sifmod": "0.1.0"})
     note, _present = check()["files"]
     assert (note.severity, note.what.split(",")[0]) == (NOTE, "made by sifmod 0.1.0")
@@ -185,9 +183,7 @@ def test_another_image_is_found_by_its_size_and_by_its_hash(root: Path, check: C
     assert "eb --rebuild" in finding.remedy
 
 
-def test_an_image_on_cvmfs_is_read_when_that_is_asked_for(
-    root: Path, check: Check, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_on_cvmfs_is_read_on_request(root: Path, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     image = root / "demo.sif"
     try:
         os.setxattr(image, "user.fqrn", b"unpacked.example.org")
@@ -286,9 +282,7 @@ def test_a_module_file_that_is_gone_or_another_s_is_named(space: SoftwareSpace, 
     assert "can't be loaded" in check()["module file"][0].why
 
 
-def test_a_module_file_that_is_a_link_to_something_else_is_named(
-    space: SoftwareSpace, check: Check, tmp_path: Path
-) -> None:
+def test_a_module_file_that_is_a_foreign_link_is_named(space: SoftwareSpace, check: Check, tmp_path: Path) -> None:
     names_of = named(space, MODULE)
     make_installation(space, MODULE, **names_of)
     path = Path(next(iter(names_of["module_files"])))
@@ -340,9 +334,7 @@ def test_a_layer_that_everybody_may_change_is_named(root: Path, check: Check, na
 
 
 @pytest.mark.parametrize("name", ["user-software.squashfs", "."])
-def test_what_it_builds_on_is_named_if_everybody_may_change_it(
-    root: Path, check: Check, tmp_path: Path, name: str
-) -> None:
+def test_a_base_that_everybody_may_change_is_named(root: Path, check: Check, tmp_path: Path, name: str) -> None:
     team = tmp_path / "team"
     team.mkdir(mode=0o755)
     (team / "user-software.squashfs").write_bytes(SQUASHFS)

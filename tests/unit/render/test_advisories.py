@@ -56,9 +56,7 @@ def test_a_severe_advisory_is_shown_once_in_a_shell(installed: ContainerSpec, lo
 
 
 @SYNTAXES
-def test_nothing_is_shown_where_the_variables_are_as_the_remedy_says(
-    installed: ContainerSpec, load: Load, syntax: str
-) -> None:
+def test_nothing_is_shown_with_the_remedy_s_variables(installed: ContainerSpec, load: Load, syntax: str) -> None:
     must_not = replace(installed, advisories=(an_advisory(variables={"GDR": None}),))
     assert said(load, must_not, syntax) == ([], [])
     assert said(load, must_not, syntax, {"GDR": "PHB"})[0] == ["jobs-hang"]

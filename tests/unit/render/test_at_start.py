@@ -244,9 +244,7 @@ def test_names_in_the_image_are_only_matched(
 
 
 @pytest.mark.parametrize("links", [{"libcuda.so.1": None}, {"libcuda.so.1": "/nowhere"}])
-def test_a_folder_without_the_name_that_programs_load_is_none(
-    tmp_path: Path, shell: str, links: Mapping[str, str]
-) -> None:
+def test_a_folder_without_the_loaded_name_is_none(tmp_path: Path, shell: str, links: Mapping[str, str]) -> None:
     write_driver(tmp_path / "proc/driver", "535.104.05", A100)
     folder = write_compat(tmp_path / COMPAT[1:], "590.44.01")
     for name, target in links.items():

@@ -102,9 +102,7 @@ def test_what_the_user_has_set_is_kept(
     assert not (root / FOLDERS[name]).exists()
 
 
-def test_nothing_is_resolved_without_a_root_or_if_the_user_has_set_everything(
-    wrapper: Wrapper, site: Site, root: Path
-) -> None:
+def test_nothing_is_resolved_without_root_or_if_the_user_set_all(wrapper: Wrapper, site: Site, root: Path) -> None:
     own = dict.fromkeys(FOLDERS, "/own")
     done, variables = call(wrapper, site, **own)
     assert (done.stderr, caches_of(variables)) == ("", own)
@@ -325,9 +323,7 @@ def test_a_root_that_others_could_swap_is_not_used_by_any_language(
         subprocess.run([*AS_ANOTHER, "chown", "-hR", "0", root.parent.parent], check=True)
 
 
-def test_a_root_refused_on_the_host_is_not_used_where_other_users_look_like_root(
-    wrapper: Wrapper, site: Site, root: Path, tmp_path: Path
-) -> None:
+def test_a_root_refused_on_the_host_is_not_used(wrapper: Wrapper, site: Site, root: Path, tmp_path: Path) -> None:
     """So they do in the user namespace of a container."""
     root.mkdir(mode=0o700)
     give_away(root.parent)

@@ -125,9 +125,7 @@ PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "M
         ({**STEP, **TORCHRUN, "RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "x"}, "0 1 0 1 1 a"),
     ],
 )
-def test_the_launcher_that_started_a_process_gives_its_rank(
-    distributed: Runscript, given: dict[str, str], place: str
-) -> None:
+def test_the_starting_launcher_gives_the_rank(distributed: Runscript, given: dict[str, str], place: str) -> None:
     variables = variables_of(distributed(**given))
     assert " ".join(variables[name] for name in PLACE) == place
 

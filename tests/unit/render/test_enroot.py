@@ -214,9 +214,7 @@ def test_a_lost_image_is_named(install: Install) -> None:
 
 @pytest.mark.parametrize("own", ["", "video"])
 @pytest.mark.parametrize("there", [True, False])
-def test_enroot_is_asked_for_the_gpus_where_there_are_some(
-    install: Install, tmp_path: Path, there: bool, own: str
-) -> None:
+def test_enroot_is_asked_for_gpus_of_the_node(install: Install, tmp_path: Path, there: bool, own: str) -> None:
     commands = install(gpu="nvidia")
     if there:
         (tmp_path / "nvidiactl").touch()
@@ -452,9 +450,7 @@ def test_packed_user_software_is_mounted_once_for_all_and_until_the_last_ends(pa
     kill(second)
 
 
-def test_each_step_has_a_mount_of_its_own_because_slurm_kills_what_a_step_has_started(
-    packed: Commands, tmp_path: Path
-) -> None:
+def test_each_step_has_a_mount_of_its_own(packed: Commands, tmp_path: Path) -> None:
     steps = [start(packed, SLURM_JOB_ID="7", SLURM_STEP_ID=step) for step in ("0", "1")]
     assert len(mounted(tmp_path)) == 2
     kill(*steps)

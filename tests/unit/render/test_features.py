@@ -242,9 +242,7 @@ def test_features_that_conflict_are_refused_at_load(
     assert load.run(installed, site, environ, syntax=syntax, mode="unload").stderr == b""
 
 
-def test_features_that_conflict_are_refused_by_commands_and_unknown_ones_named_once(
-    wrapper: Wrapper, site: Site
-) -> None:
+def test_conflicting_features_are_refused_and_unknown_ones_named(wrapper: Wrapper, site: Site) -> None:
     done = wrapper.run("python", site=site, environ=environ_of(Case("fabric,slow", ())))
     assert done.returncode == 126
     assert "the features 'fabric' and 'slow' conflict" in done.stderr

@@ -109,9 +109,7 @@ def test_rendering_does_not_depend_on_the_order_of_hashes(seed: str) -> None:
     assert done.stdout.strip() == digest()
 
 
-def test_rendering_does_not_depend_on_the_environment(
-    case: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_rendering_ignores_the_environment(case: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = outputs(*CASES[case])
     monkeypatch.chdir(tmp_path)
     for name in ("HOME", "USER", "TZ", "LANG", "SIFMOD_RUNTIME"):

@@ -77,9 +77,7 @@ def test_wrappers_name_the_device_where_the_runtime_takes_it(
         assert switched_on(call["env"]) == {VENDORS[gpu].variable}
 
 
-def test_tasks_that_need_the_option_have_containers_of_their_own_and_one_of_them_says_why(
-    wrapper: Wrapper, installed: ContainerSpec
-) -> None:
+def test_tasks_that_need_the_option_have_their_own_containers(wrapper: Wrapper, installed: ContainerSpec) -> None:
     wrapper.fake.answer(release="apptainer version 1.5.1")
     step = {"JOB_ID": "1", "STEP_ID": "0", "GTIDS": "0,1"}
     environ = {"SIFMOD_SHARE_CONTAINER": "1", "SLURMD_NODENAME": "node"}

@@ -190,9 +190,7 @@ def test_several_that_can_not_be_used_are_all_named(installed: ContainerSpec, as
     assert [int(Path(line.split(".squashfs ")[0]).name) for line in answer.said.splitlines()] == [4, 2]
 
 
-def test_without_user_software_on_top_that_can_be_used_the_layers_stay(
-    installed: ContainerSpec, load: Load, wrapper: Wrapper
-) -> None:
+def test_layers_stay_without_user_software_on_top(installed: ContainerSpec, load: Load, wrapper: Wrapper) -> None:
     """A module warns; a command ends, because Python is in what is on top."""
     put(installed, 1)
     top = Path(installed.installdir)
@@ -252,9 +250,7 @@ OFF = {
 
 
 @pytest.mark.parametrize("environ", [OFF, {**OFF, "SLURM_JOB_ID": "7"}], ids=["off", "off, in a job"])
-def test_variables_that_turn_something_else_off_do_not_turn_layers_off(
-    installed: ContainerSpec, ask: Ask, environ: dict[str, str]
-) -> None:
+def test_other_variables_do_not_turn_layers_off(installed: ContainerSpec, ask: Ask, environ: dict[str, str]) -> None:
     put(installed, 1, 2)
     assert ask(installed, **environ).seen == places(2, 1)
 

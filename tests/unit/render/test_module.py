@@ -38,9 +38,7 @@ def test_the_gpu_is_switched_on_by_its_own_variable(
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
 @pytest.mark.parametrize("gpu", ["amd", "nvidia"])
-def test_the_image_s_own_gpu_libraries_are_not_hidden_by_the_host_s(
-    installed: ContainerSpec, load: Load, gpu: str, syntax: str
-) -> None:
+def test_the_image_s_gpu_libraries_come_first(installed: ContainerSpec, load: Load, gpu: str, syntax: str) -> None:
     variables = load(replace(installed, gpu=gpu, gpu_libraries="image"), syntax=syntax)
     assert not {f"{tool}_{name}" for tool in ("SINGULARITY", "APPTAINER") for name in ("ROCM", "NV")} & set(variables)
 
@@ -230,9 +228,7 @@ def test_packing_reloads_the_module_in_the_calling_shell(
 
 
 @pytest.mark.parametrize("mode", ["load", "unload"])
-def test_the_functions_do_not_end_a_script_of_sh_where_it_is_bash(
-    installed: ContainerSpec, load: Load, mode: str
-) -> None:
+def test_the_functions_do_not_end_a_script_of_sh_as_bash(installed: ContainerSpec, load: Load, mode: str) -> None:
     """In POSIX mode, a function with a hyphen in its name ends a script, whether it is defined or undone."""
     for name, text in load(installed, calling="bash", mode=mode).items():
         if name.startswith("function "):
@@ -324,9 +320,7 @@ def test_a_damaged_packed_file_is_named_with_the_remedy_and_not_bound(
     assert load.run(installed, syntax=syntax, mode="unload").stderr == b""
 
 
-def test_a_container_that_is_not_the_last_one_has_the_last_one_loaded_again_on_unload(
-    installed: ContainerSpec, load: Load
-) -> None:
+def test_unloading_an_earlier_container_loads_the_last_again(installed: ContainerSpec, load: Load) -> None:
     last = {"__SIFMOD_CONTAINER": "Other/2"}
     assert '*:"Other/2":*) module load "Other/2"' in load(installed, environ=last, mode="unload")["execute"]
     assert "execute" not in load(installed, environ={"__SIFMOD_CONTAINER": "Demo/1.0-x"}, mode="unload")

@@ -39,9 +39,7 @@ ARGUMENT = [
 
 
 @pytest.mark.parametrize(("words", "is_command"), [*((w, True) for w in COMMAND), *((w, False) for w in ARGUMENT)])
-def test_srun_starts_a_program_of_user_software_in_the_container(
-    tools: Stubs, tmp_path: Path, words: str, is_command: bool
-) -> None:
+def test_srun_starts_user_software_in_its_container(tools: Stubs, tmp_path: Path, words: str, is_command: bool) -> None:
     folder = tools("srun", 'printf "%s\\n" "$@"').parent
     tools("in-container", "")
     program = tmp_path / PROGRAM[1:]

@@ -49,9 +49,7 @@ def installed(tmp_path: Path) -> ContainerSpec:
 
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
-def test_the_module_names_the_image_for_enroot_and_keeps_the_user_s_where_it_is_gone(
-    installed: ContainerSpec, load: Load, syntax: str
-) -> None:
+def test_the_module_names_the_image_and_keeps_the_user_s(installed: ContainerSpec, load: Load, syntax: str) -> None:
     variables = load(installed, syntax=syntax)
     assert variables["SQSH"] == variables["SQSHDEMO"] == f"{installed.installdir}/demo.sqsh"
     assert variables["SIF"] == f"{installed.installdir}/demo.sif"
@@ -67,9 +65,7 @@ def test_without_one_the_module_does_not_know_the_variable(syntax: str) -> None:
 
 
 @pytest.mark.parametrize("was", [None, "/mine.sqsh"])
-def test_unload_of_environment_modules_restores_the_user_s_value(
-    installed: ContainerSpec, load: Load, was: Optional[str]
-) -> None:
+def test_unload_in_tcl_restores_the_user_s_value(installed: ContainerSpec, load: Load, was: Optional[str]) -> None:
     before = {"SQSH": was} if was else {}
     module = Path(installed.installdir).parent / "module.tcl"
     module.write_text(render_module(installed, ENROOT, "Tcl"), encoding="utf-8")
@@ -191,9 +187,7 @@ def test_srun_is_called_as_pyxis_documents_it(run: RunJob, installed: ContainerS
         assert call["environ"][name]
 
 
-def test_bind_paths_of_the_site_the_features_and_the_user_are_mounted(
-    run: RunJob, installed: ContainerSpec, tmp_path: Path
-) -> None:
+def test_bind_paths_of_site_features_and_user_mounted(run: RunJob, installed: ContainerSpec, tmp_path: Path) -> None:
     for name in ("site", "here", "feature", "users", "later", "x y"):
         (tmp_path / name).mkdir()
     site = a_site(
@@ -266,9 +260,7 @@ def of_container(stand_ins: StandIns) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("state", ["packed", "packed beside the directory"])
-def test_packed_user_software_is_mounted_on_each_node_while_the_job_runs(
-    run: RunJob, packed: ContainerSpec, state: str
-) -> None:
+def test_packed_software_is_mounted_while_the_job_runs(run: RunJob, packed: ContainerSpec, state: str) -> None:
     if state != "packed":
         Path(packed.installdir, "user-software").mkdir()
     run.stand_ins.then(f"#!/bin/sh\nexec cat {WHERE}/{IN_A_JOB['SLURM_JOB_ID']}.pyxis-*.1/root/file\n")
@@ -330,9 +322,7 @@ def test_a_program_left_in_the_background_does_not_hold_the_job_up(run: RunJob, 
     assert mounted() == []
 
 
-def test_signals_for_the_process_group_of_the_job_script_do_not_reach_the_step(
-    run: RunJob, packed: ContainerSpec
-) -> None:
+def test_signals_for_the_job_script_do_not_reach_the_step(run: RunJob, packed: ContainerSpec) -> None:
     own = f"mount-in-job {WHERE}/{IN_A_JOB['SLURM_JOB_ID']}.pyxis-"
     run.stand_ins.then(f'#!/bin/bash\nps -o pgid= -p $$; ps -o pgid= -p "$(pgrep -d, -f "{own}")"\n')
     done = run.run(A_SCRIPT, packed, environ=IN_A_JOB)
@@ -367,9 +357,7 @@ def test_the_step_that_mounts_gets_none_of_srun_s_options_from_variables(run: Ru
     assert options.items() <= of_tasks.items()
 
 
-def test_a_task_that_writes_a_checkpoint_at_the_end_of_the_job_still_has_its_software(
-    run: RunJob, packed: ContainerSpec
-) -> None:
+def test_a_task_that_writes_a_checkpoint_has_its_software(run: RunJob, packed: ContainerSpec) -> None:
     # Slurm sends SIGTERM to all processes of all steps; a container has a mount of its own, here an open folder
     own = f"{WHERE}/{IN_A_JOB['SLURM_JOB_ID']}.pyxis-"
     run.stand_ins.then(
@@ -381,9 +369,7 @@ def test_a_task_that_writes_a_checkpoint_at_the_end_of_the_job_still_has_its_sof
     assert (done.returncode, done.stdout) == (0, "packed\n")
 
 
-def test_where_a_file_can_not_be_mounted_no_container_is_started(
-    run: RunJob, installed: ContainerSpec, need: Need
-) -> None:
+def test_without_a_mount_no_container_is_started(run: RunJob, installed: ContainerSpec, need: Need) -> None:
     tool = Path(need("squashfuse_ll", "squashfuse")).name
     put_into_state(Path(installed.installdir), "packed")
     file = f"{installed.installdir}/user-software.squashfs"
@@ -398,9 +384,7 @@ def test_where_a_file_can_not_be_mounted_no_container_is_started(
     assert not list(WHERE.glob(f"{IN_A_JOB['SLURM_JOB_ID']}.*"))
 
 
-def test_a_slow_mount_is_waited_for_where_a_site_ends_idle_shells(
-    run: RunJob, packed: ContainerSpec, need: Need
-) -> None:
+def test_a_slow_mount_is_waited_for_with_tmout(run: RunJob, packed: ContainerSpec, need: Need) -> None:
     tool = Path(need("squashfuse_ll", "squashfuse"))
     slow = run.stand_ins.folder / tool.name
     slow.write_text(f'#!/bin/sh\nsleep 2\nexec {tool} "$@"\n')
@@ -410,9 +394,7 @@ def test_a_slow_mount_is_waited_for_where_a_site_ends_idle_shells(
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_packed_file_without_a_job_or_in_a_heterogeneous_one_is_refused_with_the_remedy(
-    run: RunJob, packed: ContainerSpec
-) -> None:
+def test_a_packed_file_without_a_plain_job_is_refused(run: RunJob, packed: ContainerSpec) -> None:
     done = run.run(A_SCRIPT, packed, environ={**IN_A_JOB, "SLURM_HET_SIZE": "2"})
     assert (done.returncode, run.stand_ins.calls) == (1, [])
     assert "can't be mounted on all nodes of a heterogeneous job: unpack user software" in done.stderr
@@ -478,9 +460,7 @@ done
 """
 
 
-def test_a_folder_of_mounts_that_goes_is_made_again_and_one_that_can_not_be_locked_refused(
-    installed: ContainerSpec, tmp_path: Path
-) -> None:
+def test_a_folder_of_mounts_is_made_again_or_refused(installed: ContainerSpec, tmp_path: Path) -> None:
     command = ["bash", "-p", "-c", LOCKS, "sh", f"{installed.installdir}/share/mounts.sh", str(tmp_path / "mounts")]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert [process.communicate(timeout=240)[0] for process in started] == [""] * 4
@@ -505,9 +485,7 @@ def test_a_path_that_pyxis_can_not_mount_is_refused(
 
 
 @pytest.mark.parametrize("options", ["--cpus-per-task", "--container-image=[USER@]IMAGE"])
-def test_a_slurm_without_pyxis_or_with_one_that_mounts_nothing_ends_the_job(
-    run: RunJob, installed: ContainerSpec, options: str
-) -> None:
+def test_a_slurm_without_usable_pyxis_ends_the_job(run: RunJob, installed: ContainerSpec, options: str) -> None:
     (run.stand_ins.folder / "srun").write_text(f"#!/bin/sh\necho '{options}'\n")
     done = run.run(Job("Demo/1", ("x.py",), pyxis=True), installed)
     assert (done.returncode, done.stdout) == (1, "")

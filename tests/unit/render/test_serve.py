@@ -208,9 +208,7 @@ def test_the_line_for_curl_is_one_that_works(serve: Serve) -> None:
         ("open", ["--server=vllm", "--key-variable=VLLM_API_KEY"], "answers /v1/models without a key, so everybody"),
     ],
 )
-def test_a_server_that_does_not_do_as_it_was_told_ends_with_the_reason(
-    serve: Serve, how: str, options: list[str], said: str
-) -> None:
+def test_a_disobedient_server_ends_with_the_reason(serve: Serve, how: str, options: list[str], said: str) -> None:
     output = serve.fails(*options, how=(how,))
     assert said in output.replace("Location", "location")
     assert "settings: {'api_key': '(key)'}" in output
@@ -523,9 +521,7 @@ def test_a_batch_with_files_that_lead_elsewhere_is_refused(tmp_path: Path, setup
 @pytest.mark.parametrize(
     ("name", "link", "target"), [("clone/p.answers.jsonl", "clone/link", "../mine"), ("clone", "link", "away")]
 )
-def test_answers_stay_in_the_folder_whose_names_others_exchange(
-    tmp_path: Path, name: str, link: str, target: str
-) -> None:
+def test_answers_stay_in_a_folder_with_exchanged_names(tmp_path: Path, name: str, link: str, target: str) -> None:
     for folder in ("clone", "away"):
         (tmp_path / folder).mkdir()
     request = '{"custom_id": "1", "url": "/", "body": {}}\n'
@@ -609,9 +605,7 @@ def test_members_follow_node_0_to_other_ports_and_end_well_with_it(serve: Serve)
         ("3.0.0.dev0", ""),
     ],
 )
-def test_nodes_join_what_node_0_has_started_and_asks_for_the_key(
-    serve: Serve, stub: Stubs, release: str, said: str
-) -> None:
+def test_nodes_join_node_0_which_asks_for_the_key(serve: Serve, stub: Stubs, release: str, said: str) -> None:
     """No node is told to join while a stranger listens where it would."""
     listen = "import socket, sys, time; server = socket.create_server(('127.0.0.1', int(sys.argv[1]))); time.sleep(600)"
     stub(

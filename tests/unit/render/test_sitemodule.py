@@ -133,9 +133,7 @@ def test_gpu_support_is_switched_on_for_libraries_of_the_host(
 
 
 @SYNTAXES
-def test_what_the_user_appends_to_no_binds_is_used_by_the_commands_of_a_container(
-    load: Load, tmp_path: Path, wrapper: Wrapper, syntax: str
-) -> None:
+def test_the_user_s_own_binds_are_used_by_commands(load: Load, tmp_path: Path, wrapper: Wrapper, syntax: str) -> None:
     variables = loaded(load, tmp_path, a_site(), syntax)
     assert variables["SINGULARITY_BINDPATH"] == ""
     kept = {name: value for name, value in variables.items() if name.startswith("__SIFMOD")}

@@ -26,9 +26,7 @@ def test_torchrun_counts_the_gpus_of_the_node_where_no_list_says_them(torchrun: 
 
 @pytest.mark.parametrize("name", ["SLURM_PROCID", "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID", "SLURM_STEP_ID"])
 @pytest.mark.parametrize("value", ["", "a[$(touch y)]", "`touch y`"])
-def test_torchrun_names_a_variable_that_is_no_number_and_never_evaluates_it(
-    torchrun: Runscript, tmp_path: Path, name: str, value: str
-) -> None:
+def test_torchrun_never_evaluates_a_variable(torchrun: Runscript, tmp_path: Path, name: str, value: str) -> None:
     done = torchrun.run("x.py", **{**TORCHRUN_STEP, name: value})
     assert done.returncode == 1
     assert f"{name} should be a number but is '{value}'" in done.stderr

@@ -52,9 +52,7 @@ def test_a_tool_that_is_missing_is_named_with_its_package(installed: ContainerSp
         (tmp_path / "bin" / tool).symlink_to("/bin/true")
 
 
-def test_what_every_virtual_environment_has_is_not_carried_over(
-    wrapper: Wrapper, tmp_path: Path, installed: ContainerSpec
-) -> None:
+def test_seeded_packages_are_not_carried_over(wrapper: Wrapper, tmp_path: Path, installed: ContainerSpec) -> None:
     (tmp_path / "list.txt").write_text("pip==24\nsetuptools==69\n")
     done = wrapper.run("carry-over", str(tmp_path / "list.txt"))
     assert done.returncode == 2
@@ -249,9 +247,7 @@ def test_a_container_that_does_not_start_ends_it(
     assert (done.returncode, done.stderr) == (status, "no container\n")
 
 
-def test_nothing_is_tried_if_the_user_software_is_packed(
-    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path
-) -> None:
+def test_nothing_is_tried_on_packed_software(wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path) -> None:
     Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
     (tmp_path / "list.txt").write_text("a==1\n")
     done = wrapper.run("carry-over", str(tmp_path / "list.txt"))

@@ -16,9 +16,7 @@ from .running import Load, Wrapper, binds_of, put_into_state
 
 
 @pytest.mark.parametrize("state", ["empty", "text", "short"])
-def test_a_wrapper_takes_the_directory_where_the_packed_file_is_damaged(
-    wrapper: Wrapper, installed: ContainerSpec, state: str
-) -> None:
+def test_a_wrapper_takes_the_directory_beside_damage(wrapper: Wrapper, installed: ContainerSpec, state: str) -> None:
     top = Path(installed.installdir)
     put_into_state(top, state)
     done = wrapper.run("python")
@@ -162,17 +160,13 @@ def test_binds_that_the_user_adds_after_loading_are_kept_by_a_wrapper(
     assert found["APPTAINER_BINDPATH"] == found["SINGULARITY_BINDPATH"]
 
 
-def test_a_container_without_a_venv_binds_nothing_of_the_user_s(
-    wrapper: Wrapper, load: Load, installed: ContainerSpec
-) -> None:
+def test_without_a_venv_no_user_software_is_bound(wrapper: Wrapper, load: Load, installed: ContainerSpec) -> None:
     spec = replace(installed, venv="")
     assert set(binds_of(load(spec))) == {"/runscripts"}
     assert set(binds_of(wrapper("python", spec=spec)["env"])) == {"/runscripts"}
 
 
-def test_a_wrapper_without_user_software_fails_and_names_it_with_the_remedy(
-    wrapper: Wrapper, installed: ContainerSpec
-) -> None:
+def test_a_wrapper_without_user_software_names_the_remedy(wrapper: Wrapper, installed: ContainerSpec) -> None:
     Path(installed.installdir, "user-software").rmdir()
     done = wrapper.run("python")
     assert done.returncode == 126
@@ -180,9 +174,7 @@ def test_a_wrapper_without_user_software_fails_and_names_it_with_the_remedy(
     assert "eb --rebuild" in done.stderr
 
 
-def test_a_wrapper_uses_no_central_image_of_another_size_or_identifier(
-    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path
-) -> None:
+def test_a_wrapper_uses_no_other_central_image(wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path) -> None:
     Path(installed.installdir, installed.sif).unlink()
     (tmp_path / installed.sif).write_bytes(bytes(48) + bytes(range(16)) + b"x" * 16)
     site = a_site(image_repositories=(str(tmp_path),))

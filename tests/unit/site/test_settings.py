@@ -130,9 +130,7 @@ def test_the_user_can_name_the_site_unless_another_one_is_given(users: Users) ->
     assert "line 2," in refused(users("\nsite = 1"))
 
 
-def test_lists_in_the_environment_replace_the_site_s_and_an_empty_variable_is_no_setting(
-    users: Users, write: Write
-) -> None:
+def test_lists_of_the_environment_replace_the_site_s(users: Users, write: Write) -> None:
     site = load_site(
         {
             **users(""),
@@ -177,9 +175,7 @@ def test_a_missing_site_file_is_named_with_what_names_it(value: str) -> None:
     assert "does not exist" in message
 
 
-def test_an_unknown_key_is_answered_with_the_nearest_and_all_known_ones(
-    write: Write, users: Users, tmp_path: Path
-) -> None:
+def test_an_unknown_key_is_answered_with_the_known_ones(write: Write, users: Users, tmp_path: Path) -> None:
     path = write('optional_bind = ["/a"]')
     message = refused({"SIFMOD_SITE": path})
     assert "unknown key 'optional_bind'" in message
@@ -293,9 +289,7 @@ def test_a_removed_key_is_refused_with_its_release_and_what_to_do(write: Write, 
         ('runtime_tmpdir = "login1:5000"', "runtime_tmpdir", "login1:5000", "the name of a host"),
     ],
 )
-def test_a_wrong_value_is_refused_with_key_file_value_and_remedy(
-    write: Write, text: str, key: str, value: str, remedy: str
-) -> None:
+def test_a_wrong_value_is_refused_with_a_remedy(write: Write, text: str, key: str, value: str, remedy: str) -> None:
     path = write(text)
     message = refused({"SIFMOD_SITE": path})
     assert key in message
@@ -637,9 +631,7 @@ VALUES = st.sampled_from(
     )
 )
 @settings(max_examples=200)
-def test_whatever_a_site_file_holds_is_settings_or_one_refusal(
-    tmp_path_factory: pytest.TempPathFactory, content: bytes
-) -> None:
+def test_a_site_file_is_settings_or_one_refusal(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzzed.toml"
     path.write_bytes(content)
     with contextlib.suppress(SiteError):

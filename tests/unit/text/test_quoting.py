@@ -136,9 +136,7 @@ NASTY_LINES = [word for word in NASTY if "\n" not in word]
 @settings(max_examples=20)
 @given(words=LINES)
 @example(words=[*NASTY_LINES, "'", "\\'", "\\\\", "a!b", "!$", "'!'", "\\!", "{a,b}", "[", "a  b"])
-def test_csh_and_fish_read_a_quoted_value_as_exactly_one_word(
-    need: Need, shell: str, quote: Quote, words: list[str]
-) -> None:
+def test_csh_and_fish_read_a_quoted_value_as_a_word(need: Need, shell: str, quote: Quote, words: list[str]) -> None:
     script = "/usr/bin/printf '%s\\0' " + " ".join(quote(word) for word in words)
     flags = ["-f"] if shell == "csh" else ["--no-config"]
     done = subprocess.run([need(shell), *flags, "-c", script], capture_output=True, check=True)

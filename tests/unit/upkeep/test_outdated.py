@@ -52,9 +52,7 @@ def test_newer_tags_are_of_the_same_form(tag: str, tags: list[str], newer: str) 
         ("7.515-singularity", ["7.515-singularity", "7.515"], "7.515-singularity"),
     ],
 )
-def test_the_tag_of_an_image_with_a_digest_alone_begins_with_the_version(
-    version: str, tags: list[str], tag: str
-) -> None:
+def test_the_tag_beside_a_digest_alone_begins_with_the_version(version: str, tags: list[str], tag: str) -> None:
     assert tag_of_version(version, tags) == tag
 
 
@@ -135,9 +133,7 @@ def asked(top: Path, server: Server, *tags: str, digest: str = OLD) -> list[Stan
     return standings(items, a_site(insecure_registries=(server.host,)))
 
 
-def test_a_repository_is_asked_for_its_tags_once_and_each_tag_for_its_digest(
-    servers: list[Server], tmp_path: Path
-) -> None:
+def test_a_repository_is_asked_once_and_each_tag_for_its_digest(servers: list[Server], tmp_path: Path) -> None:
     servers.append(server := Server(["1.0", "1.1"], ["1.2", "x\x1b[31m", 7, "1.3/evil"]))
     one, two, three = asked(tmp_path, server, ":1.0", ":1.2", f":1.0@{OLD}")
     assert (one.newer, one.has_moved, two.newer) == (("1.2", "1.1"), True, ())

@@ -127,9 +127,7 @@ def test_without_the_commands_on_the_host_what_is_there_is_removed(top: Path, pu
     assert "were not refreshed" in line
 
 
-def test_a_command_of_the_host_that_is_hidden_is_named_once(
-    top: Path, put: Put, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hidden_command_of_the_host_is_named_once(top: Path, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
     put("factor")
     monkeypatch.setenv("PATH", f"{top}/user-bin::relative:/usr/bin:/bin")
     (line,) = refresh_commands(top)

@@ -189,9 +189,7 @@ def test_a_wheel_that_is_a_link_out_of_the_build_is_not_read(tmp_path: Path) -> 
     assert building._kept(made, folder) == [folder / "a-1.0-py3-none-any.whl"]
 
 
-def test_a_link_in_the_place_of_the_wheels_or_of_the_tools_is_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_links_in_place_of_wheels_or_tools_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret, made = tmp_path / "secret", tmp_path / "made"
     secret.mkdir()
     (secret / "a-1.0-py3-none-any.whl").touch()
@@ -208,9 +206,7 @@ def test_a_link_in_the_place_of_the_wheels_or_of_the_tools_is_not_followed(
         )
 
 
-def test_compilers_are_kept_for_an_installation_and_its_image_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compilers_are_kept_for_an_installation_s_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "problem_of_way", lambda _path: "")
     places = {}
     for name in ("good", "lying"):
@@ -238,9 +234,7 @@ def test_compilers_are_kept_for_an_installation_and_its_image_as_it_is(
 
 
 @pytest.mark.parametrize("name", ["a:b", "a,b", "relative"])
-def test_a_cache_that_the_runtime_can_t_lay_over_an_image_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_cache_unfit_for_an_overlay_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
     environ = {"XDG_CACHE_HOME": name if name == "relative" else str(tmp_path / name)}
     found = Found("3.11.2", "/usr", "", "/usr", ("cc",))
@@ -267,9 +261,7 @@ GOOD = {
 }
 
 
-def test_what_an_image_lacks_is_read_and_asked_of_its_own_distribution_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_packages_come_from_the_image_s_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = look_for_compilers(place(tmp_path, json.dumps(GOOD)))
     assert found == Found("3.11.2", "/usr", "glibc 2.36", "/usr/include", ("headers",))
     assert found.needs == "the headers of its Python"

@@ -103,9 +103,7 @@ def environ(request: pytest.FixtureRequest, tmp_path: Path, forge: Forge) -> dic
     return {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
 
 
-def test_only_the_owner_s_submodules_are_fetched_with_the_user_s_logins(
-    forge: Forge, environ: dict[str, str], tmp_path: Path
-) -> None:
+def test_only_the_owner_s_submodules_get_logins(forge: Forge, environ: dict[str, str], tmp_path: Path) -> None:
     forge.add("other/private")
     forge.add("me/private-deep")
     forge.add("me/private-lib", deep="../private-deep")
@@ -138,9 +136,7 @@ def test_only_the_owner_s_submodules_are_fetched_with_the_user_s_logins(
         }
 
 
-def test_a_redirection_does_not_lead_a_login_to_another_owner(
-    forge: Forge, environ: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_redirection_leads_no_login_elsewhere(forge: Forge, environ: dict[str, str], tmp_path: Path) -> None:
     forge.add("other/private")
     forge.commits["me/moved"] = forge.commits["other/private"]
     forge.add("me/public", lib="../moved")
