@@ -149,9 +149,7 @@ def test_in_each_way_newer_libraries_come_first(tmp_path: Path, user: User, way:
     [*itertools.product(DRIVERS, LIBRARIES, CARDS, WAYS)],
     ids=lambda value: value or "no driver",
 )
-def test_what_comes_first_depends_on_driver_libraries_and_card_and_not_on_the_way(
-    tmp_path: Path, user: User, driver: str, compat: str, card: str, way: str
-) -> None:
+def test_libraries_that_come_first(tmp_path: Path, user: User, driver: str, compat: str, card: str, way: str) -> None:
     installed = write_installation(tmp_path, user)
     put(installed, driver, compat, card)
     expected = COMPAT if driver and compat == "newer" and card == "A100" else ""

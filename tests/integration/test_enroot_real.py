@@ -286,9 +286,7 @@ def jobs(extended: User, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple
 
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_the_ranks_of_a_job_find_each_other(
-    jobs: dict[tuple[str, int], tuple[Path, int]], launcher: str, nodes: int
-) -> None:
+def test_ranks_find_each_other(jobs: dict[tuple[str, int], tuple[Path, int]], launcher: str, nodes: int) -> None:
     folder, status = jobs[launcher, nodes]
     output = (folder / "out").read_text()
     assert status == 0, output

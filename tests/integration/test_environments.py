@@ -104,9 +104,7 @@ def test_an_image_has_the_packages_and_keeps_the_base_s(installed: tuple[Lab, st
 
 
 @pytest.mark.slow
-def test_a_second_build_from_the_lock_gives_the_same_set(
-    installed: tuple[Lab, str], registry_user: User, wheels: Path
-) -> None:
+def test_a_lock_gives_the_same_set_again(installed: tuple[Lab, str], registry_user: User, wheels: Path) -> None:
     first, module = installed
     (lock,) = first.user.prefix.glob("pylock.*.toml")
     registry_user.env.update(QUICK_BUILDS)

@@ -164,9 +164,7 @@ def test_a_file_that_changes_while_it_is_packed(tree: Tree, tools: Path, name: s
 
 @pytest.mark.parametrize("launcher", ["", "srun"])
 @pytest.mark.parametrize("name", ["pack", "unpack"])
-def test_a_job_that_slurm_ends_while_it_packs(
-    tree: Tree, tools: Path, tmp_path: Path, name: str, launcher: str
-) -> None:
+def test_a_job_that_ends_while_packing(tree: Tree, tools: Path, tmp_path: Path, name: str, launcher: str) -> None:
     """At a time limit and for scancel Slurm does the same: SIGTERM, and after a while SIGKILL."""
     case = CASES[name]
     tool = {"pack": "mksquashfs", "unpack": "unsquashfs"}[name]

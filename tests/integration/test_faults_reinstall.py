@@ -278,9 +278,7 @@ def way_back(root: Path) -> str:
 
 
 @pytest.mark.parametrize("another_python", [False, True], ids=["the same python", "another python"])
-def test_a_reinstall_killed_at_each_change(
-    tree: Tree, reinstall: Reinstall, tmp_path: Path, another_python: bool
-) -> None:
+def test_a_reinstall_killed_anywhere(tree: Tree, reinstall: Reinstall, tmp_path: Path, another_python: bool) -> None:
     """User software is what it was to the last bit, the install in between works, and so does its module.
 
     The next `eb` settles what was left, then does it again or fails: in any case the old or the new one is whole.

@@ -28,9 +28,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
 
 
 @pytest.mark.parametrize("mode", ["copy", "link", "central", "unpacked"])
-def test_only_a_driver_in_the_image_lets_the_module_put_the_host_s_first(
-    user: User, tmp_path: Path, trees: dict[bool, Path], mode: str
-) -> None:
+def test_host_driver_first_if_the_image_has_one(user: User, tmp_path: Path, trees: dict[bool, Path], mode: str) -> None:
     for has_drivers, tree in trees.items():
         image = tmp_path / f"{tree.name}.sif"
         user.env.update(QUICK_BUILDS)

@@ -384,9 +384,7 @@ def pushenv_forgets(couple: User, tmp_path: Path) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("own", OWN)
-def test_without_a_family_two_containers_are_loaded_together_and_unloaded_in_any_order(
-    couple: User, own: str, pushenv_forgets: bool, tmp_path: Path
-) -> None:
+def test_two_loaded_without_a_family(couple: User, own: str, pushenv_forgets: bool, tmp_path: Path) -> None:
     def stays(found: dict[str, str], expected: dict[str, str]) -> bool:
         # the last one takes the functions of the shell along
         forgotten = {name for name, value in expected.items() if value == "" and pushenv_forgets} | {"FUNCTION"}

@@ -242,9 +242,7 @@ def test_remove_directory_removes_only_after_a_full_comparison(extended: User, t
     ("release", "is_compared"),
     [pytest.param("4.7 (2025/06/03)", True, marks=pytest.mark.slow), ("4.7.4", True), ("4.7.5", False)],
 )
-def test_with_a_packer_that_may_damage_files_all_contents_are_compared(
-    extended: User, tmp_path: Path, release: str, is_compared: bool
-) -> None:
+def test_an_old_packer_compares_all_contents(extended: User, tmp_path: Path, release: str, is_compared: bool) -> None:
     """A packer that says that it is of this release, and changes one byte and no size."""
     tools = tmp_path / "tools"
     told = f"if [[ $1 == -version ]]; then echo 'mksquashfs version {release} '; exit; fi\n"
@@ -490,9 +488,7 @@ if [[ $* == "-vwp -u -f "/* ]]; then printf '%15s %s\\n' /dev/sda1 "$QUOTA"; fi
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("tool", "script", "read_ahead"), [("lfs", LFS, "yes"), ("quota", QUOTA, "no")])
-def test_what_a_quota_leaves_is_looked_at_before(
-    extended: User, tmp_path: Path, tool: str, script: str, read_ahead: str
-) -> None:
+def test_a_quota_is_checked_before(extended: User, tmp_path: Path, tool: str, script: str, read_ahead: str) -> None:
     """Output in the formats of print_quota in Lustre's lfs.c, and of showquotas in quota.c of the Linux quota tools."""
     write_program(tmp_path / tool, f"#!/bin/bash\n{script}")
     pack = f"{LOAD}; PATH={tmp_path}:$PATH make-squashfs --read-ahead={read_ahead}"

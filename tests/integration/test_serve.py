@@ -195,9 +195,7 @@ def with_servers(tmp_path_factory: pytest.TempPathFactory) -> User:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_vllm_serves_a_model_on_two_nodes_to_who_has_the_key(
-    with_servers: User, job_directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vllm_serves_on_two_nodes(with_servers: User, job_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = Path("/usr/lib/x86_64-linux-gnu/libnuma.so.1")
     if not library.exists():
         lacking(f"missing: {library}, which vLLM for CPUs loads and the demo image lacks")

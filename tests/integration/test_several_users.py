@@ -57,9 +57,7 @@ STEPS = (
 @pytest.mark.parametrize(
     ("umask", "steps"), [("002", STEPS[:4]), pytest.param("007", STEPS, marks=pytest.mark.slow)], ids=["002", "007"]
 )
-def test_what_members_of_a_group_install_and_pack_is_the_groups(
-    tmp_path: Path, wheel: Path, umask: str, steps: tuple[tuple[str, str], ...]
-) -> None:
+def test_files_belong_to_the_group(tmp_path: Path, wheel: Path, umask: str, steps: tuple[tuple[str, str], ...]) -> None:
     """With the group's umask, everything can be read and written by the group, and belongs to it."""
     user = setgid_space(tmp_path)
     root = user.installdir(DEMO_MODULE)

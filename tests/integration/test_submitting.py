@@ -173,9 +173,7 @@ def notebook(inside: User) -> User:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_the_tools_of_the_how_to_submit_from_a_notebook(
-    notebook: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_how_to_submits_from_a_notebook(notebook: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_CONF", notebook.env["SLURM_CONF"])
     data = notebook.prefix / "jupyter"
     (data / "app.py").write_text(HYDRA_APP)

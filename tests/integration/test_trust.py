@@ -88,9 +88,7 @@ def spy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("launch", ["exec", pytest.param("run", marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("secret")
-def test_an_image_that_is_installed_and_verified_sees_and_writes_nothing_of_the_user(
-    user: User, spy: Path, written: str, tmp_path: Path, launch: str, scratch: Path
-) -> None:
+def test_an_image_is_isolated(user: User, spy: Path, written: str, tmp_path: Path, launch: str, scratch: Path) -> None:
     wheel = make_wheel(tmp_path, *GREETING)
     easyconfig = user.prefix / "Spy-1.0.eb"
     easyconfig.write_text(f"{EASYCONFIG}launch = '{launch}'\n")

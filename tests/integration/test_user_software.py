@@ -123,9 +123,7 @@ def fake_tool(folder: Path, name: str, body: str) -> Path:
     ],
     ids=["fails", "full", "empty", "lost-a-file"],
 )
-def test_a_packer_that_fails_in_any_way_leaves_the_directory_in_use(
-    extended: User, tmp_path: Path, body: str, status: int, says: str
-) -> None:
+def test_a_failed_packer_keeps_the_directory(extended: User, tmp_path: Path, body: str, status: int, says: str) -> None:
     tools = fake_tool(tmp_path / "tools", "mksquashfs", body)
     done = extended.run(f"{LOAD}; PATH={tools}:$PATH; command make-squashfs", status=status)
     assert says in done.stderr

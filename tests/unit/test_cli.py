@@ -149,9 +149,7 @@ def test_an_error_that_users_can_act_on_is_one_line_and_an_exit_status(
     assert printed.err.count("\n") == 1
 
 
-def test_an_error_of_the_system_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_system_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def refuse() -> NoReturn:
         raise PermissionError(13, "Permission denied", "/somewhere")
 
@@ -222,9 +220,7 @@ def test_features_and_what_is_unset_are_shown(call: Call, site_file: SiteFile) -
     assert (finding["severity"], finding["what"], finding["origin"]) == ("note", "of the host", f"{path}:2")
 
 
-def test_what_is_wrong_with_a_site_is_named_with_file_and_line(
-    call: Call, site_file: SiteFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_a_site_name_the_line(call: Call, site_file: SiteFile, monkeypatch: pytest.MonkeyPatch) -> None:
     path = site_file(
         'default_features = ["mpi"]\n\nbinds = [\n"/",\n"/gone"]\n[feature.mpi]\nhelp = "x"\nbinds = ["/gone/too"]\n'
         '[cache]\nHF_HOME = "hf"\n'
@@ -367,9 +363,7 @@ def test_examples_stand_on_lines_of_their_own(verb: list[str]) -> None:
     ],
     ids=lambda words: words[0],
 )
-def test_a_folder_that_is_not_there_is_no_file_of_that_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
-) -> None:
+def test_a_missing_folder_is_no_such_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x").touch()
     done = a_runner().invoke(cli, [*words, "--output", "a b/"])

@@ -151,9 +151,7 @@ def test_doctor_looks_for_what_it_needs(third: SimpleNamespace, tools: Stubs, tm
     assert said["ACME_HOME"].startswith(f"{tmp_path}: ")
 
 
-def test_an_install_uses_it_if_there_is_a_class_for_it(
-    third: SimpleNamespace, tools: Stubs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_install_uses_its_class(third: SimpleNamespace, tools: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
     tools("acme-run", "echo 2.1")
     with pytest.raises(third.errors.RuntimeMissingError):
         third.starter.find_install_runtime(third.site)

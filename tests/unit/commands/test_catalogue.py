@@ -178,9 +178,7 @@ def test_an_address_that_is_no_web_page_is_left_out(space: SoftwareSpace, output
     assert modules(output)["Demo/1"]["homepage"] == ""
 
 
-def test_lines_name_the_partition_and_the_account_of_the_site(
-    space: SoftwareSpace, output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_name_partition_and_account(space: SoftwareSpace, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, gpu in (("Demo/1", "amd"), ("Plain/1", "")):
         root = installed(space, module, "demo", python_version="", venv="")
         (root / "easybuild").mkdir()
@@ -257,9 +255,7 @@ def test_the_first_of_two_prefixes_lists_a_module(space: SoftwareSpace, output: 
 
 
 @pytest.mark.parametrize("gone", ["--prefix", "--easyconfigs"])
-def test_one_place_of_two_that_is_not_mounted_keeps_an_earlier_catalogue(
-    space: SoftwareSpace, output: Path, tmp_path: Path, gone: str
-) -> None:
+def test_an_unmounted_place_keeps_the_catalogue(space: SoftwareSpace, output: Path, tmp_path: Path, gone: str) -> None:
     installed(space)
     here = space.software.parent
     assert run("--output", output, "--prefix", here).exit_code == 0

@@ -147,9 +147,7 @@ def test_user_software_is_kept_and_put_back(call: Call, root: Path, tmp_path: Pa
     assert "already exists with other content" in call("keep", str(kept)).stderr
 
 
-def test_somebody_else_s_modules_of_modulepath_are_found(
-    call: Call, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_users_modules_are_found(call: Call, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = SoftwareSpace(tmp_path / "theirs", tmp_path / "modules")
     central = make_installation(theirs, "Torch/2.0")
     make_installation(theirs, "Torch/2.1")

@@ -208,9 +208,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("parameter", "value", "others", "remedy"), WRONG)
-def test_a_wrong_value_is_refused_with_parameter_value_and_remedy(
-    parameter: str, value: object, others: dict[str, str], remedy: str
-) -> None:
+def test_a_wrong_value_names_its_remedy(parameter: str, value: object, others: dict[str, str], remedy: str) -> None:
     error = refused(**{**others, parameter: value})
     assert error.parameter == parameter
     assert f"'{parameter}' = {value!r}" in str(error)

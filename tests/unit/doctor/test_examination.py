@@ -376,9 +376,7 @@ def topics(result: Result) -> dict[str, dict[str, str]]:
     return {one["topic"]: one for one in json.loads(result.output)["findings"]}
 
 
-def test_known_problems_of_a_container_are_found(
-    call: Call, advise: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_known_problems_are_found(call: Call, advise: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_installation(software_space(), "Demo/1")
     advise()
     found = topics(call("Demo/1", "--json"))
@@ -402,9 +400,7 @@ def test_known_problems_of_a_container_are_found(
     assert str(root) in call("Demo/1").output
 
 
-def test_a_problem_of_some_drivers_is_a_note_without_a_gpu(
-    call: Call, advise: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_problem_of_some_drivers(call: Call, advise: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     make_installation(software_space(), "Demo/1")
     advise('images = ["demo*"]\ndrivers = { nvidia = "<550" }', "problem")
     assert "only a GPU node can show" in topics(call("Demo/1", "--json"))["advisory jobs-hang"]["why"]
@@ -419,9 +415,7 @@ def test_a_problem_of_some_drivers_is_a_note_without_a_gpu(
     assert "still tells of jobs-hang" in topics(call("Demo/1", "--json"))["advisories"]["what"]
 
 
-def test_a_module_for_no_gpu_is_not_told_to_tell_of_gpus(
-    call: Call, advise: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_without_gpu_support(call: Call, advise: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """The site has GPUs and its easyconfig has none: a reinstall would not change what the module tells."""
     monkeypatch.setenv("SIFMOD_GPU", "nvidia")
     advise('gpu = "nvidia"')

@@ -74,9 +74,7 @@ def test_a_runtime_that_puts_the_image_s_libraries_first_is_told_not_to(number: 
         ("1.5.0", "glibc 2.17", (), False),
     ],
 )
-def test_an_image_older_than_the_host_is_named_where_the_runtime_decides(
-    number: str, libc: str, drivers: Optional[tuple[str, ...]], is_named: bool
-) -> None:
+def test_an_image_older_than_host(number: str, libc: str, drivers: Optional[tuple[str, ...]], is_named: bool) -> None:
     image = replace(an_image(cuda="12.4"), libc=libc, drivers=drivers, os_id="rocky")
     found = check_gpus([], image, vendor="nvidia", release=Release("apptainer", number))
     finding = next(one for one in found if one.topic == "GPU libraries")
@@ -140,9 +138,7 @@ UNSAID = HostGpus("nvidia", "535.104.05", ())
         (replace(A100, driver="470.82.01"), "12.8", "570.86.15", OK, "fits by compat: CUDA 12.8 needs 525.60.13"),
     ],
 )
-def test_compat_libraries_of_the_image_make_up_for_an_old_driver(
-    host: HostGpus, cuda: str, compat: str, severity: str, says: str
-) -> None:
+def test_compat_makes_up_for_an_old_driver(host: HostGpus, cuda: str, compat: str, severity: str, says: str) -> None:
     libraries = (Component(CUDA, compat, "/usr/local/cuda/compat"),) if compat else ()
     finding = check([host], replace(an_image(cuda=cuda), compat=libraries))["GPU driver"]
     assert finding.severity == severity

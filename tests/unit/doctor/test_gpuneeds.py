@@ -70,9 +70,7 @@ def test_driver_libraries_of_the_image_are_named(dev: Path, space: SoftwareSpace
     assert (severity, what) == (NOTE, "the image has some of its own: /usr/lib64/libcuda.so.1")
 
 
-def test_devices_are_closed_only_if_none_opens(
-    dev: Path, space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_devices_that_do_not_open(dev: Path, space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> None:
     (dev / "nvidia0").chmod(0)  # that of another job
     assert found(dev, space) == []
     (dev / "nvidia1").chmod(0)

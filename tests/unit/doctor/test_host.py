@@ -88,9 +88,7 @@ def test_variables_that_harm_programs_in_containers_are_named(check: Check, monk
     assert "LD_PRELOAD" not in check(a_site(container_env={"LD_PRELOAD": ""}))
 
 
-def test_a_module_tree_that_module_load_does_not_search_is_named(
-    check: Check, space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tree_not_searched_is_named(check: Check, space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LMOD_VERSION", "8.7")
     tree = space.modules / space.suffix
     there, elsewhere = (f"/else:{tree}", f"{tree}/Core"), (f"{tree}-2:/else", "")
@@ -154,9 +152,7 @@ def test_easybuild_finds_sifmod_s_easyconfigs(check: Check, stub: Stubs, monkeyp
         ("exit 0", "prints nothing", "try again: eb"),
     ],
 )
-def test_an_easybuild_that_does_not_find_it_is_quoted(
-    check: Check, stub: Stubs, script: str, said: str, remedy: str
-) -> None:
+def test_an_easybuild_without_it_is_quoted(check: Check, stub: Stubs, script: str, said: str, remedy: str) -> None:
     stub("eb", script)
     (finding,) = check()["easyconfigs"]
     assert finding.severity == WARNING
@@ -172,9 +168,7 @@ def test_an_easybuild_that_hangs_is_not_waited_for(check: Check, stub: Stubs, mo
     assert "did not end within 0.2 seconds" in finding.what
 
 
-def test_binds_of_the_site_and_a_password_for_any_registry_are_named(
-    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_binds_and_general_password_are_named(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sifmod.container.bind import Bind
 
     site = a_site(binds=(Bind.parse(f"{tmp_path}/gone"),), optional_binds=(Bind.parse(f"{tmp_path}/other"),))
@@ -250,9 +244,7 @@ def test_quotas_of_projects_and_what_quota_complains_of_are_read(check: Check, s
     assert [finding.what.partition(" of the ")[2][:7] for finding in check()["quota"]] == ["project"]
 
 
-def test_scripts_that_do_not_know_module_are_told_of(
-    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scripts_without_module_are_named(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on most clusters: bash reads BASH_ENV, and sh nothing at all."""
     (tmp_path / "init").write_text("module() { :; }\n")
     monkeypatch.delenv("BASH_FUNC_module%%", raising=False)

@@ -119,9 +119,7 @@ def test_an_mpi_that_hangs_at_its_end_is_named_as_mpi_check_does(
         assert f"MPICH {version} may hang in MPI_Finalize over UCX's tcp" in text
 
 
-def test_a_plugin_that_open_mpi_needs_or_slurm_can_t_load_is_named_and_the_next_recommended(
-    monkeypatch: pytest.MonkeyPatch, top: Path
-) -> None:
+def test_a_missing_plugin_is_named_and_the_next_recommended(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
     put(top, open_mpi())
     assert "srun --mpi=pmix |" in said(monkeypatch, top)[1][1]
     severity, text = said(monkeypatch, top, slurm=(0, "none\npmi2\n"))[1]
@@ -145,9 +143,7 @@ def test_the_site_s_mpi_falls_into_rows_5_and_6(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("data", [mpich("5.0.2"), open_mpi()], ids=["fits", "does not"])
-def test_an_mpi_that_only_compute_nodes_have_is_looked_at_there(
-    monkeypatch: pytest.MonkeyPatch, top: Path, tmp_path: Path, data: bytes
-) -> None:
+def test_an_mpi_of_compute_nodes_only(monkeypatch: pytest.MonkeyPatch, top: Path, tmp_path: Path, data: bytes) -> None:
     put(top, data)
     site = bound(tmp_path, mpich())
     library = tmp_path / "host" / "libmpi.so.12"

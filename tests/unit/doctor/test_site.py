@@ -280,9 +280,7 @@ def test_of_two_vendors_one_has_no_node(tools: Stubs) -> None:
         ("$HOME/x", None, ""),
     ],
 )
-def test_paths_that_variables_name_are_looked_for(
-    tmp_path: Path, value: str, severity: Optional[str], said: str
-) -> None:
+def test_paths_of_variables_are_checked(tmp_path: Path, value: str, severity: Optional[str], said: str) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "x.pem").touch()
     site = a_site(binds=(Bind(str(tmp_path), "/data"),), container_env={"SSL_CERT_FILE": value})

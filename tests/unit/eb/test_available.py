@@ -77,9 +77,7 @@ def test_easyconfigs_of_sifmod_are_newer_ones_and_named_if_eb_does_not_find_them
         easyconfig_path(Path(name), {"EASYBUILD_ROBOT_PATHS": str(tmp_path)})
 
 
-def test_an_easyconfig_is_a_path_or_a_name_in_the_robot_path(
-    robot: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_or_a_robot_path_name(robot: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = easyconfig_path(Path("Thing-24.03-ngc.eb"), robot)
     assert found == tmp_path / "robot" / "t" / "Thing" / "Thing-24.03-ngc.eb"

@@ -86,9 +86,7 @@ def test_each_shell_that_reads_the_settings_twice_has_them_once(shell: Shell, en
 
 
 @pytest.mark.parametrize("folder", ["two  words", "it's", 'say "x"', "back\\slash", "wow!"])
-def test_each_shell_is_told_of_a_sifmod_in_an_unusual_place(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str
-) -> None:
+def test_a_sifmod_elsewhere_is_told(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str) -> None:
     block = tmp_path / folder / "easyblocks" / "containerimage.py"
     block.parent.mkdir(parents=True)
     block.write_text("")
@@ -151,9 +149,7 @@ def test_the_printed_path_is_enough_to_import_sifmod_and_what_it_needs() -> None
 
 
 @pytest.mark.parametrize("path_of", [easyconfigs_path, easyblock_path])
-def test_a_damaged_installation_is_named_with_the_places_and_the_remedy(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path_of: Callable[[], Path]
-) -> None:
+def test_a_damaged_one_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path_of: Callable[[], Path]) -> None:
     monkeypatch.setattr(robot, "_LIBRARY", tmp_path / "gone" / "src")
     with pytest.raises(InstallError) as caught:
         path_of()

@@ -148,9 +148,7 @@ def test_locks_of_uv_and_pip(tmp_path: Path, text: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["/elsewhere/", "../", "a/../../", "link/"])
-def test_wheels_outside_of_the_folder_of_a_lock_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_wheels_outside_of_its_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     """A build copies them into the image, wherever a stranger's lock says they are."""
     (tmp_path / "clone").mkdir()
     (tmp_path / "clone/link").symlink_to(tmp_path)

@@ -139,9 +139,7 @@ def test_files_that_are_included_lie_in_the_folder(tmp_path: Path) -> None:
         read_requirements(tmp_path / "sub/dev.txt")
 
 
-def test_where_packages_come_from_also_by_the_user_s_own_settings(
-    tmp_path: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_indexes_and_settings_of_the_user_count(tmp_path: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "-i https://example.org/simple\n--extra-index-url=https://b.org/s\n--find-links 'my wheels'\n--pre\nnumpy"
     assert read(tmp_path, text).options == (
         "--index-url https://example.org/simple",

@@ -178,9 +178,7 @@ def test_an_image_that_was_built_again_is_fetched_again(store: ImageStore, docke
     assert [line.rpartition(" ")[2] for line in calls(store)] == [f"docker-daemon:{ONE}", f"docker-daemon:{TWO}"]
 
 
-def test_what_was_fetched_is_used_where_the_daemon_is_not(
-    store: ImageStore, docker: Daemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_is_used_without_the_daemon(store: ImageStore, docker: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     pinned = image_uri(f"docker-daemon:tool:1@{ONE}")
     for uri in (image_uri("docker-daemon:tool:1"), pinned):
         store.pull(uri)

@@ -66,9 +66,7 @@ def store(tmp_path: Path, runtime: Path) -> Store:
     return Store(tmp_path / "store", runtime)
 
 
-def test_a_pull_that_stalls_is_ended_and_one_that_works_silently_is_not(
-    store: Store, runtime: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pull_is_ended_only_if_it_stalls(store: Store, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(making, "_POLL", 0.02)
     monkeypatch.setattr(making, "_STALLED", 0.3)
     runtime.write_text(RUNTIME + "sleep 600\n")
@@ -138,9 +136,7 @@ def test_an_image_of_a_clone_is_used_only_with_a_checksum(store: Store, records:
     assert len(list(records.glob(f"{hashlib.sha256(SIF_HEADER).hexdigest()}-*.json"))) == 1
 
 
-def test_records_are_read_in_the_folder_that_was_looked_at(
-    store: Store, records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_of_a_held_folder(store: Store, records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store()
     forged = records.rename(tmp_path / "forged")
     (tmp_path / "mine").mkdir()
@@ -170,9 +166,7 @@ def test_a_folder_that_a_centre_fetches_into_is_only_read(store: Store) -> None:
 
 
 @pytest.mark.parametrize("is_empty", [False, True])
-def test_a_folder_that_a_member_of_the_group_swaps_gives_no_image(
-    store: Store, records: Path, runtime: Path, is_empty: bool
-) -> None:
+def test_a_folder_the_group_swaps_gives_no_image(store: Store, records: Path, runtime: Path, is_empty: bool) -> None:
     """Who may write to the source path renames the folder that the runtime writes into, and has the image's name."""
     swap = 'mv "${2%/*}" "${2%/*}.own"; mkdir "${2%/*}"; cp "$0.image" "$2"\n'
     swap += 'printf %s evil >>"$2"; mv "${2%/*}" "${2%/*}.evil"; mv "${2%/*}.own" "${2%/*}"\n' if is_empty else ""
@@ -218,9 +212,7 @@ def emptied(data: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("change", [sized, renamed, undigested, hashless, emptied])
-def test_a_record_with_other_values_is_none(
-    store: Store, records: Path, change: Callable[[dict[str, Any]], None]
-) -> None:
+def test_a_record_with_wrong_values(store: Store, records: Path, change: Callable[[dict[str, Any]], None]) -> None:
     store()
     (record,) = records.iterdir()
     data = json.loads(record.read_text())
@@ -259,9 +251,7 @@ def test_the_lock_is_not_emptied(store: Store) -> None:
     assert (store.folder.parent / "victim").read_text() == "somebody's file"
 
 
-def test_a_build_gets_no_password_that_its_registry_would_have_it_send_elsewhere(
-    tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_build_sends_no_password_elsewhere(tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def refused(registry: str, _site: Site) -> None:

@@ -19,8 +19,6 @@ from sifmod.host.architecture import why_not_here
         ("ppc64le", "ppc64le", ""),
     ],
 )
-def test_an_image_runs_on_hosts_of_its_architecture(
-    monkeypatch: pytest.MonkeyPatch, host: str, image: str, why: str
-) -> None:
+def test_an_image_runs_on_its_architecture(monkeypatch: pytest.MonkeyPatch, host: str, image: str, why: str) -> None:
     monkeypatch.setattr(platform, "machine", lambda: host)
     assert why_not_here(image) == why

@@ -109,8 +109,6 @@ def test_docker_is_asked_for_an_archive_and_to_forget_the_image(tmp_path: Path) 
         ("buildah", "exit 125", (False, True)),
     ],
 )
-def test_what_a_builder_knows_of_dockerfiles_is_tried(
-    tmp_path: Path, name: str, script: str, knows: tuple[bool, bool]
-) -> None:
+def test_features_of_a_builder_are_tried(tmp_path: Path, name: str, script: str, knows: tuple[bool, bool]) -> None:
     folder = BuildFolder(stand_in(tmp_path, name, f"#\n{script}"), tmp_path)
     assert (folder.knows_heredocs(), folder.knows_mounts()) == knows

@@ -83,9 +83,7 @@ def test_what_can_not_be_read_is_named(tmp_path: Path, content: str, says: str) 
 
 
 @pytest.mark.parametrize("has_libyaml", [True, False])
-def test_names_are_on_one_line_and_what_is_no_text_does_no_harm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_libyaml: bool
-) -> None:
+def test_names_are_text_on_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_libyaml: bool) -> None:
     import yaml
 
     monkeypatch.setattr(yaml, "__with_libyaml__", has_libyaml and yaml.__with_libyaml__)

@@ -51,9 +51,7 @@ def test_a_command_is_passed_word_for_word(stand_ins: StandIns, enroot: Enroot, 
     assert called == [str(image), "/.sifmod/with-environment", "--in", "/", *words]
 
 
-def test_an_image_sees_nothing_of_the_user(
-    stand_ins: StandIns, enroot: Enroot, image: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_file_of_the_user(stand_ins: StandIns, enroot: Enroot, image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SINGULARITY_BIND", "/home")
     monkeypatch.setenv("ENROOT_MOUNT_HOME", "yes")
     monkeypatch.setenv("ENROOT_REMAP_ROOT", "yes")
@@ -73,9 +71,7 @@ def test_bind_paths_are_mounts(stand_ins: StandIns, enroot: Enroot, image: Path)
 
 
 @pytest.mark.parametrize("path", ["/a b", "/a:b", "/a\tb", "/a\\b"])
-def test_a_path_that_enroot_can_not_mount_is_refused(
-    stand_ins: StandIns, enroot: Enroot, image: Path, path: str
-) -> None:
+def test_a_path_enroot_can_not_mount_is_refused(stand_ins: StandIns, enroot: Enroot, image: Path, path: str) -> None:
     for bind in (Bind(path, "/b"), Bind("/b", path)):
         with pytest.raises(InstallError, match="enroot can't mount '"):
             enroot.run(image, ["true"], binds=[bind])

@@ -148,9 +148,7 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
     return search
 
 
-def test_singularity_comes_before_apptainer_and_the_site_s_runtime_before_both(
-    search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_site_s_choice_comes_first(search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = search("apptainer", "singularity", "sarus")
     assert find_runtime(a_site()).path == paths["singularity"]
     assert find_runtime(a_site(runtime="sarus")).path == paths["sarus"]

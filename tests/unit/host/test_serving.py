@@ -106,9 +106,7 @@ def test_neither_links_nor_pipes_nor_endless_files_are_read(tmp_path: Path, fold
     assert read(tmp_path) == ([], ["1.json", "2.json", "3.json", "4.json", "5.json"], [])
 
 
-def test_a_file_that_goes_while_the_folder_is_read_is_not_damaged(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_vanishes_is_not_damaged(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "7.json").write_text(json.dumps(CONTENT))
     monkeypatch.setattr("os.listdir", lambda _folder: ["6.json", "7.json"])
     assert read(tmp_path) == ([SERVING], [], [])

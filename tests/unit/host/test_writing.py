@@ -165,9 +165,7 @@ def test_files_that_belong_together_are_written_together(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_if_the_disk_is_full_for_one_file_the_others_are_not_written_either(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, force: bool
-) -> None:
+def test_a_full_disk_for_one_file_writes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, force: bool) -> None:
     (tmp_path / "old").mkdir()
     names = ("a", "b")
     if force:
@@ -246,9 +244,7 @@ def test_a_folder_keeps_its_group_and_mode_for_all_that_is_in_it(tmp_path: Path)
 
 
 @pytest.mark.parametrize("quicker", ["took it away", "put it back", "is the first"])
-def test_another_run_that_is_quicker_does_no_harm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quicker: str
-) -> None:
+def test_a_quicker_run_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quicker: str) -> None:
     folder = tmp_path / "pages"
     if quicker != "is the first":
         write_folder(folder, {"a": "old"}, replaceable=lambda _folder: True)

@@ -186,9 +186,7 @@ LIBRARY = "/opt/x/libnvidia-ml.so.1"
         ({"/usr/lib64/libGLdispatch.so.0": "", "/usr/lib64/libEGL.so.1": ""}, ()),
     ],
 )
-def test_drivers_are_found_where_programs_search(
-    tmp_path: Path, files: Mapping[str, str], drivers: Optional[tuple[str, ...]]
-) -> None:
+def test_drivers_on_search_paths(tmp_path: Path, files: Mapping[str, str], drivers: Optional[tuple[str, ...]]) -> None:
     for path, text in files.items():
         write(tmp_path, path, text)
     assert find_drivers(SandboxFiles(tmp_path)) == drivers

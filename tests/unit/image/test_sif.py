@@ -80,9 +80,7 @@ def test_a_file_that_is_cut_off_is_named(signed: Path, size: int) -> None:
     changes=st.lists(st.tuples(st.integers(0, HEADER.size + 3 * DESCRIPTOR.size), st.binary(min_size=1, max_size=9))),
     size=st.integers(0, 40_000),
 )
-def test_whatever_is_changed_is_read_or_refused(
-    signed: Path, tmp_path: Path, changes: list[tuple[int, bytes]], size: int
-) -> None:
+def test_changes_are_read_or_refused(signed: Path, tmp_path: Path, changes: list[tuple[int, bytes]], size: int) -> None:
     data = bytearray(signed.read_bytes())
     for position, value in changes:
         data[position : position + len(value)] = value

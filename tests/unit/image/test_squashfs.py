@@ -186,9 +186,7 @@ def test_garbage_in_place_of_a_block_is_an_error(tree: Path, tmp_path: Path, nee
 
 @settings(max_examples=300)
 @given(changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.binary(min_size=1, max_size=8)), min_size=1, max_size=6))
-def test_whatever_is_changed_is_read_or_refused(
-    small_bytes: bytes, tmp_path: Path, changes: list[tuple[int, bytes]]
-) -> None:
+def test_changes_are_read_or_refused(small_bytes: bytes, tmp_path: Path, changes: list[tuple[int, bytes]]) -> None:
     """Bytes anywhere, most of them in the superblock and the tables: an answer or an ImageError, soon."""
     data = bytearray(small_bytes)
     for position, value in changes:

@@ -303,9 +303,7 @@ def test_a_hard_link_to_what_is_hidden_has_its_content(upper: Path, lower: Path,
     assert in_site(merged()) == {"two.py": "3", "z_kept.py": "same"}
 
 
-def test_where_there_are_no_hard_links_the_file_is_copied(
-    upper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_hard_links_files_are_copied(upper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """BeeGFS has none between folders."""
 
     def refuse(*_words: object, **_named: object) -> None:

@@ -164,9 +164,7 @@ def test_a_rank_that_hangs_in_c_is_ended_at_the_time_limit(monkeypatch: pytest.M
     assert (status, problem) == (BROKEN, "no answer within 0.5 seconds; it hangs in: MPI_Init")
 
 
-def test_a_rank_that_is_ended_by_its_library_is_explained(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_rank_its_library_ends_is_told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     def rank(_library: str, tell: Any) -> None:
         tell({"stage": "MPI_Init", "abi": MPICH})
         mpi_check.write_all(2, CMA.encode() + b"\n")

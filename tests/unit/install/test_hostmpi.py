@@ -129,9 +129,7 @@ def test_the_mpi_of_a_folder_that_fits_is_the_one_that_programs_find(libraries: 
 
 
 @pytest.mark.parametrize("namespaces", [True, False])
-def test_the_feature_has_what_the_library_needs_in_user_namespaces(
-    libraries: Path, monkeypatch: pytest.MonkeyPatch, namespaces: bool
-) -> None:
+def test_variables_for_user_namespaces(libraries: Path, monkeypatch: pytest.MonkeyPatch, namespaces: bool) -> None:
     monkeypatch.setattr(mpi, "makes_user_namespaces", lambda _runtime: namespaces)
     found = with_namespaces(discover(libraries / "libmpich.so.12"), ContainerRuntime(Path("singularity")))
     table = tomllib.loads(found.text)["feature"]["mpi"]
@@ -212,9 +210,7 @@ def settled(site: Site, image: Path, **fields: Any) -> tuple[ContainerSpec, list
 
 
 @pytest.mark.parametrize(("fields", "default"), [({}, True), ({}, False), ({"mpi": "image"}, True)])
-def test_the_module_knows_that_the_host_s_mpi_does_not_fit(
-    libraries: Path, image: Path, fields: dict[str, Any], default: bool
-) -> None:
+def test_an_mpi_that_does_not_fit_is_known(libraries: Path, image: Path, fields: dict[str, Any], default: bool) -> None:
     """So that a user who asks for it at load is told, and not left to a program that fails."""
     with_library(image, open_mpi())
     spec, warned = settled(a_cluster(libraries, default=default), image, **fields)
@@ -231,9 +227,7 @@ def test_an_mpi_that_fits_is_no_misfit_nor_is_none(libraries: Path, image: Path)
 
 
 @pytest.mark.parametrize(("fields", "default"), [({"mpi": "host"}, False), ({}, True)])
-def test_an_mpi_that_the_install_does_not_see_is_said_to_be_unchecked(
-    libraries: Path, image: Path, fields: dict[str, Any], default: bool
-) -> None:
+def test_an_unseen_mpi_is_unchecked(libraries: Path, image: Path, fields: dict[str, Any], default: bool) -> None:
     """A login node often lacks what compute nodes have."""
     with_library(image, open_mpi())
     (libraries / "libmpich.so.12").unlink()

@@ -115,9 +115,7 @@ def test_a_first_install_writes_scripts_and_manifest(install: Install, installdi
     assert own == set(manifest_of(installdir).files)
 
 
-def test_an_image_that_only_looks_like_the_installed_one_is_named(
-    install: Install, installdir: Path, image: Path, tmp_path: Path
-) -> None:
+def test_a_look_alike_of_the_image_is_named(install: Install, installdir: Path, image: Path, tmp_path: Path) -> None:
     """It is where the module takes an image from when its own is gone."""
     image.write_bytes(SIF_HEADER.ljust(4096, b"\0"))
     same, other, changed = (tmp_path / name for name in ("same", "other", "changed"))
@@ -263,9 +261,7 @@ def test_known_problems_are_told_and_returned(install: Install, image: Path, tmp
     assert "WAIT" in Path(spec.installdir, "runscripts/values.sh").read_text()
 
 
-def test_an_image_is_inspected_once_and_each_command_asked_for_its_version_once(
-    install: Install, fake: FakeRuntime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_question_is_asked_once(install: Install, fake: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Contents of an image with a thousand packages take long to read; tools that no advisory names are not asked."""
     inspected: list[Path] = []
     started: list[list[str]] = []
@@ -307,9 +303,7 @@ def users_own(top: Path) -> Snapshot:
     return {name: facts for name, facts in snapshot(top).items() if name.startswith("user-software")}
 
 
-def test_a_reinstall_replaces_the_files_and_removes_those_that_are_gone(
-    install: Install, installdir: Path, earlier: Snapshot, image: Path
-) -> None:
+def test_a_reinstall_removes_old_files(install: Install, installdir: Path, earlier: Snapshot, image: Path) -> None:
     assert {"bin/oldtool", "old.sif"} <= set(earlier)
     image.write_bytes(SIF_HEADER + b"another image")
     spec = install(wrappers=("python", "newtool"), sif="new.sif")
@@ -485,9 +479,7 @@ def test_a_full_disk_is_named_when_ensurepip_says_nothing(
     assert not installdir.exists()
 
 
-def test_a_file_system_without_inodes_is_named(
-    install: Install, fake: FakeRuntime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_inodes_left_is_named(install: Install, fake: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     result = SimpleNamespace(f_blocks=10**9, f_bfree=10**6, f_bavail=10**6, f_frsize=1000, f_files=150, f_favail=0)
     fake.answer(fail="venv")
     monkeypatch.setattr(os, "posix_fallocate", partial(full, errno.ENOSPC))
@@ -509,9 +501,7 @@ def test_a_damaged_manifest_stops_an_install_and_a_refresh(install: Install, ins
 
 
 @pytest.mark.parametrize("fails", [*EARLY, venv_fails, pip_fails])
-def test_of_a_first_install_that_fails_nothing_is_left(
-    install: Install, installdir: Path, fake: FakeRuntime, image: Path, fails: Spoil
-) -> None:
+def test_a_failed_install(install: Install, installdir: Path, fake: FakeRuntime, image: Path, fails: Spoil) -> None:
     options: dict[str, Any] = {}
     fails(fake, image, options)
     with pytest.raises(SifmodError):
@@ -577,9 +567,7 @@ def test_what_is_packed_already_is_not_packed_again(install: Install, installdir
     assert users_own(installdir) == before
 
 
-def test_a_failed_packing_names_the_status_and_keeps_the_directory(
-    install: Install, installdir: Path, fake: FakeRuntime, need: Need
-) -> None:
+def test_a_failed_packing_keeps_the_files(install: Install, installdir: Path, fake: FakeRuntime, need: Need) -> None:
     need("mksquashfs")
     fake.answer(fail="compare")
     with pytest.raises(InstallError) as caught:
@@ -594,9 +582,7 @@ def test_a_failed_packing_names_the_status_and_keeps_the_directory(
 
 
 @pytest.mark.parametrize("mask", [0o002, 0o022, 0o077])
-def test_the_umask_decides_about_every_mode(
-    install: Install, installdir: Path, umask: Callable[[int], int], mask: int
-) -> None:
+def test_the_umask_sets_every_mode(install: Install, installdir: Path, umask: Callable[[int], int], mask: int) -> None:
     umask(mask)
     spec = install()
     executables = {str(artefact.path) for artefact in render(spec, a_site()) if artefact.executable}
@@ -737,9 +723,7 @@ def test_an_image_that_the_module_may_still_name_stays(
 
 
 @pytest.mark.usefixtures("earlier")
-def test_an_older_image_goes_before_the_new_one_is_copied_if_the_space_is_needed(
-    install: Install, installdir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_old_image_goes_for_its_space(install: Install, installdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(sif="new.sif")
     full = shutil.disk_usage(installdir)._replace(free=0)
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: full)
@@ -785,9 +769,7 @@ def test_an_artefact_is_not_written_through_a_link(tmp_path: Path, target: str) 
 
 
 @pytest.mark.parametrize("module_only", [False, True])
-def test_a_folder_of_the_installation_that_became_a_link_is_refused(
-    install: Install, installdir: Path, tmp_path: Path, module_only: bool
-) -> None:
+def test_a_linked_folder_is_refused(install: Install, installdir: Path, tmp_path: Path, module_only: bool) -> None:
     spec = install()
     (installdir / "bin").rename(tmp_path / "elsewhere")
     (installdir / "bin").symlink_to(tmp_path / "elsewhere")
@@ -812,9 +794,7 @@ def test_an_image_s_answer_reaches_no_other_module(install: Install, installdir:
 
 @pytest.mark.usefixtures("earlier")
 @pytest.mark.parametrize("name", ["../../../victim-file", "{tmp_path}/victim-file"])
-def test_files_of_a_manifest_outside_of_the_installation_are_not_removed(
-    install: Install, installdir: Path, tmp_path: Path, name: str
-) -> None:
+def test_files_outside_are_not_removed(install: Install, installdir: Path, tmp_path: Path, name: str) -> None:
     victim = tmp_path / "victim-file"
     victim.write_text("precious")
     manifest = json.loads((installdir / names.MANIFEST).read_text())
@@ -841,9 +821,7 @@ def test_an_installation_of_a_newer_sifmod_is_left_alone(install: Install, insta
 # The way back
 
 
-def test_what_a_reinstall_replaced_comes_back(
-    earlier: Snapshot, installdir: Path, image: Path, fake: FakeRuntime
-) -> None:
+def test_a_reinstall_is_rolled_back(earlier: Snapshot, installdir: Path, image: Path, fake: FakeRuntime) -> None:
     Installer(
         spec=a_spec(installdir=str(installdir), wrappers=("python", "newtool")),
         site=a_site(),
@@ -931,9 +909,7 @@ def test_a_stored_image_is_compared_with_its_record(install: Install, image: Pat
         install(stored=stored, sha256=stored.sha256, image_mode=mode)
 
 
-def test_a_hard_link_is_hashed_and_its_writers_are_named(
-    install: Install, image: Path, installdir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hard_link_is_noted(install: Install, image: Path, installdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owners, "_is_own_group", lambda _number: False)
     install(image_mode="link")
     if not (installdir / "demo.sif").samefile(image):
@@ -945,9 +921,7 @@ def test_a_hard_link_is_hashed_and_its_writers_are_named(
     assert f"may change the image '{image}'" in "\n".join(install.said)
 
 
-def test_the_signature_of_what_is_installed_counts(
-    install: Install, image: Path, installdir: Path, fake: FakeRuntime
-) -> None:
+def test_the_installed_signature_counts(install: Install, image: Path, installdir: Path, fake: FakeRuntime) -> None:
     """Another file may get the name of the source between the copy and the look at the signature."""
     install(site=a_site(signatures="required"))
     (verified,) = [call["argv"][-1] for call in fake.calls if call["argv"][0] == "verify"]

@@ -55,9 +55,7 @@ def images(installdir: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["copy", "link", "central"])
-def test_the_root_file_system_of_the_sif_is_beside_it(
-    install: Install, installdir: Path, content: bytes, mode: str
-) -> None:
+def test_the_root_file_system_is_beside_it(install: Install, installdir: Path, content: bytes, mode: str) -> None:
     spec = install(site=ENROOT, image_mode=mode)
     assert (installdir / "demo.sqsh").read_bytes() == content
     assert mode_of(installdir / "demo.sqsh") & 0o111 == 0
@@ -90,9 +88,7 @@ def test_what_is_written_is_what_the_tools_of_enroot_read(
 
 
 @pytest.mark.parametrize("runtimes", [(), ("apptainer",)])
-def test_a_site_without_enroot_gets_nothing_of_it(
-    install: Install, installdir: Path, image: Path, runtimes: tuple[str, ...]
-) -> None:
+def test_a_site_without_enroot(install: Install, installdir: Path, image: Path, runtimes: tuple[str, ...]) -> None:
     sif(image, partition(squashfs(200), kind=2))  # ext3, which only enroot can't use
     spec = install(site=a_site(runtimes=runtimes))
     assert (spec.squashfs, manifest_of(installdir).squashfs, images(installdir)) == ("", "", ["demo.sif"])
@@ -130,9 +126,7 @@ def test_what_is_no_sif_is_refused_before_anything_is_written(install: Install, 
     assert not installdir.exists()
 
 
-def test_a_failure_leaves_an_earlier_image_for_enroot_as_it_was(
-    install: Install, installdir: Path, fake: FakeRuntime, image: Path
-) -> None:
+def test_a_failure_keeps_the_earlier_image(install: Install, installdir: Path, fake: FakeRuntime, image: Path) -> None:
     install(site=ENROOT)
     before = snapshot(installdir)
     sif(image, partition(squashfs(300)))
@@ -158,9 +152,7 @@ def test_a_reinstall_replaces_it_and_a_rollback_brings_it_back(
     assert snapshot(installdir) == before
 
 
-def test_a_rollback_to_an_installation_without_it_removes_it(
-    install: Install, installdir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rollback_to_none_removes_it(install: Install, installdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install()
     before = snapshot(installdir)
     monkeypatch.setattr(test_installer, "forget", lambda _installdir: None)

@@ -88,9 +88,7 @@ def test_a_base_is_an_absolute_path_and_narrow(tmp_path: Path, path: Path, manif
 
 
 @pytest.mark.parametrize(("key", "value"), [("image_sha256", "../../x"), ("image_digest", "sha256:1/../x")])
-def test_what_names_files_of_a_user_is_a_digest(
-    tmp_path: Path, path: Path, manifest: Manifest, key: str, value: str
-) -> None:
+def test_wrong_digests_are_refused(tmp_path: Path, path: Path, manifest: Manifest, key: str, value: str) -> None:
     changes: dict[str, Any] = {key: value}
     path.write_text(replace(manifest, **changes).text, encoding="utf-8")
     with pytest.raises(InstallError, match=f"its {key} is"):
@@ -132,9 +130,7 @@ def test_the_image_for_enroot_is_another_file_of_the_installation(
     ("venv", "bases", "number"),
     [("", (), 1), ("demo", (), 2), ("", (Base("Demo/1", "/apps/Demo/1", "", "", ""),), 2)],
 )
-def test_the_format_tells_an_earlier_sifmod_of_layers_that_it_does_not_know(
-    manifest: Manifest, venv: str, bases: tuple[Base, ...], number: int
-) -> None:
+def test_unknown_layers_raise_the_format(manifest: Manifest, venv: str, bases: tuple[Base, ...], number: int) -> None:
     """The module's own commands make layers, so it is that of every installation that can have them."""
     assert json.loads(replace(manifest, venv=venv, bases=bases).text)["format"] == number
 

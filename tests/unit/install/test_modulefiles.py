@@ -122,9 +122,7 @@ def test_a_full_disk_leaves_the_earlier_one(top: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("points", ["drawn", pytest.param("every", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("end", ["keep", "undo"])
-def test_killed_at_any_change_a_module_file_is_whole(
-    top: Path, tmp_path: Path, need: Need, end: str, points: str
-) -> None:
+def test_killed_anywhere_a_file_is_whole(top: Path, tmp_path: Path, need: Need, end: str, points: str) -> None:
     """kill -9 at the system calls that change the file system."""
     program = top.parent / "run.py"
     program.write_text(RUN)

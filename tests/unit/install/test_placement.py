@@ -121,9 +121,7 @@ def test_an_image_that_arrives_in_small_pieces_is_copied_whole(tmp_path: Path, t
     assert digest == hashlib.sha256(b"".join(pieces)).hexdigest()
 
 
-def test_the_page_cache_is_asked_twice_to_let_go_of_all_but_the_end(
-    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_cache_is_freed_up_to_the_end(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "source.sif"
     size = 4 * placement._CACHED + CHUNK
     with source.open("wb") as stream:

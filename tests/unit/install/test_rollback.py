@@ -57,9 +57,7 @@ def write_journal(installdir: Path, **changes: object) -> None:
     ],
     ids=str,
 )
-def test_what_a_journal_names_outside_is_refused_before_anything_is_done(
-    installdir: Path, tmp_path: Path, changes: dict[str, object]
-) -> None:
+def test_a_journal_of_files_outside_is_refused(installdir: Path, tmp_path: Path, changes: dict[str, object]) -> None:
     text = json.dumps(changes).replace("{victim}", str(tmp_path / "victim"))
     (installdir / "user-software").mkdir()
     (installdir / "user-software.squashfs").touch()

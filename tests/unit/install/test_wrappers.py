@@ -49,9 +49,7 @@ def test_a_command_of_the_image_is_taken(image: Path, wrapper: str) -> None:
         (a_container("own"), "own", ""),
     ],
 )
-def test_a_command_that_the_image_lacks_is_refused_with_the_nearest(
-    image: Path, spec: ContainerSpec, wrapper: str, nearest: str
-) -> None:
+def test_a_missing_command_names_the_nearest(image: Path, spec: ContainerSpec, wrapper: str, nearest: str) -> None:
     with pytest.raises(ParameterError) as caught:
         check_wrappers(spec, a_site(), image)
     assert (caught.value.parameter, caught.value.value) == ("wrappers", wrapper)

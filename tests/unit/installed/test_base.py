@@ -138,9 +138,7 @@ def test_the_ninth_layer_is_named(tmp_path: Path, space: SoftwareSpace) -> None:
         (None, PROBLEM, "is gone"),
     ],
 )
-def test_what_has_changed_of_a_base_is_told(
-    tmp_path: Path, space: SoftwareSpace, changes: Any, severity: str, says: str
-) -> None:
+def test_changes_of_a_base(tmp_path: Path, space: SoftwareSpace, changes: Any, severity: str, says: str) -> None:
     base = install(tmp_path / "base")
     (tmp_path / "base" / "user-software").mkdir()
     install(tmp_path / "own", bases=(base,))
@@ -254,9 +252,7 @@ def test_of_the_modules_of_others_nothing_but_their_files_is_looked_at(
     assert len([path for path in looked if path.startswith(f"{folder}/")]) == 51
 
 
-def test_the_support_is_named_beside_the_owner(
-    tmp_path: Path, space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_support_is_named_too(tmp_path: Path, space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = tmp_path / "theirs"
     install(theirs)
     folder = module_file(tmp_path / "modules", theirs)

@@ -136,9 +136,7 @@ def test_one_is_found_by_module_name_or_path(space: SoftwareSpace, install: Inst
         ("", "there is no module ''"),
     ],
 )
-def test_what_is_not_one_is_answered_with_what_there_is(
-    space: SoftwareSpace, install: Install, wanted: str, says: str
-) -> None:
+def test_a_wrong_name_lists_the_installed(space: SoftwareSpace, install: Install, wanted: str, says: str) -> None:
     install("Demo/1")
     install("Demo/2")
     (install("Bad/1") / names.MANIFEST).write_text("[]")
@@ -166,9 +164,7 @@ def test_of_many_modules_some_are_named(space: SoftwareSpace, install: Install) 
         ("Demo/1", "Compiler/GCC/13.2.0/ai/Demo/1"),
     ],
 )
-def test_what_easybuild_names_otherwise_is_found_by_its_names(
-    space: SoftwareSpace, install: Install, module: str, subdir: str
-) -> None:
+def test_easybuild_s_names_are_found(space: SoftwareSpace, install: Install, module: str, subdir: str) -> None:
     root = install(module, **named(space, module, subdir=subdir))
     (found,) = find_installations(space).installations
     assert (found.root, found.module, found.name, found.version) == (root, module, "Demo", "1")

@@ -183,9 +183,7 @@ def test_user_software_that_is_there_is_not_lost(item: Installation, tmp_path: P
     assert (root / names.USER_SOFTWARE_PACKED).read_bytes() == SQUASHFS + b"newer"
 
 
-def test_what_a_removal_keeps_can_be_restored(
-    space: SoftwareSpace, item: Installation, root: Path, tmp_path: Path
-) -> None:
+def test_a_kept_copy_can_be_restored(space: SoftwareSpace, item: Installation, root: Path, tmp_path: Path) -> None:
     pack_with_layers(root)
     shutil.rmtree(root / names.USER_SOFTWARE_DIRECTORY)
     Removal(item, say=print).remove(keep=tmp_path / "kept")

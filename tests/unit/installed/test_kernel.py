@@ -52,9 +52,7 @@ def test_the_kernel_starts_the_installation_s_own_python(installation: Installat
         ({"HOME": ""}, "/.local/share/jupyter/kernels"),
     ],
 )
-def test_it_lies_where_jupyter_looks_for_the_user_s(
-    installation: Installation, environ: dict[str, str], folder: str
-) -> None:
+def test_it_is_in_the_user_s_folder(installation: Installation, environ: dict[str, str], folder: str) -> None:
     assert str(kernel_of(installation, environ={**ENVIRON, **environ}).directory.parent) == folder
 
 

@@ -224,9 +224,7 @@ def test_somebody_else_s_is_refused(removal: Removal, root: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_of_somebody_else_in_it_is_found_before_anything_is_changed(
-    removal: Removal, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_another_user_is_found_first(removal: Removal, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = snapshot(root)
     (root / "bin").chmod(0o555)
     monkeypatch.setattr("sifmod.installed.removal.os.geteuid", lambda: os.getuid() + 1)
@@ -237,9 +235,7 @@ def test_a_folder_of_somebody_else_in_it_is_found_before_anything_is_changed(
     assert removal.installation.module_files
 
 
-def test_a_module_file_of_another_installation_stays(
-    space: SoftwareSpace, removal: Removal, root: Path, said: list[str]
-) -> None:
+def test_a_module_file_of_another_stays(space: SoftwareSpace, removal: Removal, root: Path, said: list[str]) -> None:
     file = space.modules / "all" / f"{MODULE}.lua"
     file.write_text('local root = "/elsewhere"\n')
     removal.remove(keep=None)
@@ -337,9 +333,7 @@ def test_module_files_go_only_if_they_load_this_installation(space: SoftwareSpac
     assert all(path.exists() for path in theirs)
 
 
-def test_a_removal_that_was_killed_after_the_module_files_can_be_finished(
-    space: SoftwareSpace, hidden: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_removal_can_be_finished(space: SoftwareSpace, hidden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
@@ -363,9 +357,7 @@ def test_the_mark_of_a_removal_is_not_made_through_a_link(space: SoftwareSpace, 
 
 
 @pytest.mark.parametrize("wanted", [HIDDEN, "Core/Demo/.1", "Demo/1"])
-def test_leftovers_are_found_by_each_name(
-    space: SoftwareSpace, hidden: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
-) -> None:
+def test_leftovers_are_found(space: SoftwareSpace, hidden: Path, monkeypatch: pytest.MonkeyPatch, wanted: str) -> None:
     monkeypatch.setattr("sifmod.installed.removal._remove_tree", lambda _top: None)
     remove(space, HIDDEN)
     monkeypatch.undo()

@@ -453,9 +453,7 @@ def test_what_helps_against_another_packed_file_is_said(root: Path, check: Check
         ({"expected_packages": {"torch": "2x2.0"}}, "torch 2x2.0 (found 2.2.0)"),
     ],
 )
-def test_another_python_or_package_than_installed_is_a_problem(
-    space: SoftwareSpace, check: Check, changes: dict[str, Any], says: str
-) -> None:
+def test_another_python_or_package(space: SoftwareSpace, check: Check, changes: dict[str, Any], says: str) -> None:
     make_installation(space, MODULE, **changes)
     (finding,) = check()["sanity check"]
     assert (finding.severity, says in finding.what) == (PROBLEM, True), finding
@@ -480,18 +478,14 @@ def test_a_container_without_python_is_started(space: SoftwareSpace, check: Chec
     assert "--rebuild" not in finding.remedy
 
 
-def test_a_container_without_a_shell_is_not_started(
-    space: SoftwareSpace, check: Check, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_images_without_a_shell(space: SoftwareSpace, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     make_installation(space, MODULE, python_version="", venv="", hashes={})
     monkeypatch.setattr("sifmod.installed.verification.has_shell", lambda _image: False)
     (finding,) = check()["sanity check"]
     assert (finding.severity, "has no shell" in finding.what) == (NOTE, True)
 
 
-def test_without_easyconfig_or_eb_easybuild_s_check_is_refused(
-    space: SoftwareSpace, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_eb_is_needed_for_its_own_check(space: SoftwareSpace, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     item = find_installation(space, MODULE)
     with pytest.raises(InstallError, match="has no easyconfig"):
         sanity_check_with_easybuild(item)

@@ -64,9 +64,7 @@ LIBRARIES = {"none": "", "older": "525.60.13", "newer": "590.44.01"}
 @pytest.mark.parametrize("card", ["", A100, GEFORCE])
 @pytest.mark.parametrize("compat", LIBRARIES)
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_only_newer_libraries_come_first_and_only_on_cards_for_data_centres(
-    tmp_path: Path, shell: str, driver: str, compat: str, card: str
-) -> None:
+def test_newer_libraries_and_data_centre_cards(tmp_path: Path, shell: str, driver: str, compat: str, card: str) -> None:
     write_driver(tmp_path / "proc/driver", driver, *([card] if card else []))
     write_compat(tmp_path / COMPAT[1:], LIBRARIES[compat])
     expected = COMPAT if driver and compat == "newer" and card == A100 else ""
@@ -233,9 +231,7 @@ def test_what_can_not_be_read_decides_nothing(tmp_path: Path, shell: str, closed
         ({"kuda/compat": "570.86.15"}, ""),
     ],
 )
-def test_names_in_the_image_are_only_matched(
-    tmp_path: Path, shell: str, files: Mapping[str, str], expected: str
-) -> None:
+def test_image_names_are_only_matched(tmp_path: Path, shell: str, files: Mapping[str, str], expected: str) -> None:
     write_driver(tmp_path / "proc/driver", "535.104.05", A100)
     for folder, version in files.items():
         write_compat(tmp_path / "usr/local" / folder, version)
@@ -273,9 +269,7 @@ def start_up(order: LibraryOrder, top: Path, shell: str, *, image: str, librarie
 @pytest.mark.parametrize("compat", ["590.44.01", "525.60.13", ""])
 @pytest.mark.parametrize("image", ["", IMAGE])
 @pytest.mark.parametrize("order", LIBRARY_ORDERS, ids=lambda order: f"{order.name} {order.since}")
-def test_whose_libraries_come_first_does_not_depend_on_the_release(
-    tmp_path: Path, need: Need, order: LibraryOrder, image: str, compat: str
-) -> None:
+def test_the_release_does_not_matter(tmp_path: Path, need: Need, order: LibraryOrder, image: str, compat: str) -> None:
     write_driver(tmp_path / "proc/driver", "535.104.05", A100)
     write_compat(tmp_path / COMPAT[1:], compat)
     used = [COMPAT] if compat.startswith("59") else []

@@ -235,9 +235,7 @@ def test_a_fifo_that_is_swapped_in_is_not_waited_for(
 
 
 @pytest.mark.parametrize(("size", "is_used"), [(1 << 32, True), (0, False)])
-def test_a_manifest_of_any_size_is_read_as_far_as_it_says_something(
-    installed: ContainerSpec, below: Base, ask: Ask, size: int, is_used: bool
-) -> None:
+def test_a_manifest_of_any_size(installed: ContainerSpec, below: Base, ask: Ask, size: int, is_used: bool) -> None:
     make(Path(below.root), {"user-software/": b""})
     os.truncate(Path(below.root, names.MANIFEST), size)
     found, said, status = ask(replace(installed, bases=(below,)))

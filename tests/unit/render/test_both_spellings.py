@@ -77,9 +77,7 @@ def installed(tmp_path: Path) -> ContainerSpec:
 
 
 @pytest.mark.parametrize("purpose", JOBS)
-def test_a_job_runs_the_same_command_with_the_same_resources(
-    installed: ContainerSpec, load: Load, tmp_path: Path, purpose: str
-) -> None:
+def test_a_job_runs_the_same_command(installed: ContainerSpec, load: Load, tmp_path: Path, purpose: str) -> None:
     values, command = JOBS[purpose]
     run = RunJob(load, write_stand_ins(tmp_path / "stand-ins"), tmp_path)
     jobs = {pyxis: Job("Demo/1.0-x", pyxis=pyxis, **values) for pyxis in (False, True)}
@@ -109,9 +107,7 @@ def call(installed: ContainerSpec, tmp_path: Path, words: list[str], **environ: 
 
 @pytest.mark.parametrize("runtime", ["apptainer", "enroot"])
 @pytest.mark.parametrize("purpose", COMMANDS)
-def test_a_command_on_a_node_runs_the_same_with_either_runtime(
-    installed: ContainerSpec, tmp_path: Path, purpose: str, runtime: str
-) -> None:
+def test_a_command_runs_with_both(installed: ContainerSpec, tmp_path: Path, purpose: str, runtime: str) -> None:
     words, command = COMMANDS[purpose]
     found = call(installed, tmp_path, words, SIFMOD_RUNTIMES=runtime)
     if runtime == "apptainer":

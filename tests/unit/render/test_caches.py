@@ -92,9 +92,7 @@ def test_the_mode_of_a_folder_that_is_there_is_not_changed(simple: Runscript, si
 @pytest.mark.parametrize("name", FOLDERS)
 @pytest.mark.parametrize("spelling", ["{}", "SINGULARITYENV_{}", "APPTAINERENV_{}"])
 @pytest.mark.parametrize("value", ["/my own", ""])
-def test_what_the_user_has_set_is_kept(
-    wrapper: Wrapper, site: Site, root: Path, name: str, spelling: str, value: str
-) -> None:
+def test_user_values_are_kept(wrapper: Wrapper, site: Site, root: Path, name: str, spelling: str, value: str) -> None:
     _done, variables = call(wrapper, site, **IN_JOB, **{spelling.format(name): value})
     assert variables[spelling.format(name)] == value
     assert variables.get(name, value) == value
@@ -336,9 +334,7 @@ def test_a_root_refused_on_the_host_is_not_used(wrapper: Wrapper, site: Site, ro
     assert (done.stdout, done.stderr) == ("none\n", "")
 
 
-def test_a_way_through_a_folder_of_another_user_is_not_used(
-    wrapper: Wrapper, simple: Runscript, load: Load, installed: ContainerSpec
-) -> None:
+def test_a_path_of_others_is_refused(wrapper: Wrapper, simple: Runscript, load: Load, installed: ContainerSpec) -> None:
     candidates = (path for top in ("/etc", "/var/lib", "/var/cache") for path in Path(top).iterdir())
     foreign = next((path for path in candidates if path.lstat().st_uid not in (0, os.geteuid())), None)
     if foreign is None:
@@ -409,9 +405,7 @@ def test_one_task_of_a_node_warns(distributed: Runscript, site: Site) -> None:
 
 
 @pytest.mark.parametrize("gpu", ["amd", "nvidia"])
-def test_the_site_s_cache_comes_before_the_job_s_folder_on_the_node(
-    distributed: Runscript, site: Site, root: Path, tmp_path: Path, gpu: str
-) -> None:
+def test_the_site_s_cache_comes_first(distributed: Runscript, site: Site, root: Path, tmp_path: Path, gpu: str) -> None:
     _done, variables = run(distributed, site, gpu, **STEP, **IN_JOB)
     assert variables["TRITON_CACHE_DIR"] == f"{root}/torch/triton"
     done, variables = run(distributed, site, gpu, **{**STEP, "SLURM_LOCALID": "0"})

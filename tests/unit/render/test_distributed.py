@@ -74,9 +74,7 @@ def test_outside_of_slurm_it_is_one_process_of_one_and_a_batch_script_is_told_so
     "name", ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID", "SLURM_STEP_ID"]
 )
 @pytest.mark.parametrize("value", ["", "x", "a[$(touch y)]", "1;2", "-1"])
-def test_a_variable_that_is_no_number_is_named_and_never_evaluated(
-    distributed: Runscript, tmp_path: Path, name: str, value: str
-) -> None:
+def test_a_variable_without_a_number_is_named(distributed: Runscript, tmp_path: Path, name: str, value: str) -> None:
     done = distributed.run(**{**STEP, name: value})
     assert done.returncode == 1
     assert f"{name} should be a number but is '{value}'" in done.stderr
@@ -146,9 +144,7 @@ def test_the_starting_launcher_gives_the_rank(distributed: Runscript, given: dic
         ({**HYDRA, "MASTER_ADDR": "a", "SLURM_JOB_ID": "a[$(touch y)]"}, "SLURM_JOB_ID should be a number"),
     ],
 )
-def test_ranks_that_a_launcher_half_names_are_refused(
-    distributed: Runscript, tmp_path: Path, given: dict[str, str], message: str
-) -> None:
+def test_half_named_ranks(distributed: Runscript, tmp_path: Path, given: dict[str, str], message: str) -> None:
     done = distributed.run(**given)
     assert (done.returncode, done.stdout) == (1, "")
     assert message in done.stderr
@@ -159,9 +155,7 @@ def test_ranks_that_a_launcher_half_names_are_refused(
     ("script", "lacking"),
     [("conda-python-distributed", "1 of the 4 tasks"), ("torchrun-distributed", "1 of the 2 nodes")],
 )
-def test_a_step_smaller_than_its_job_names_srun(
-    launcher: Callable[[str], Runscript], script: str, lacking: str
-) -> None:
+def test_a_step_smaller_than_its_job(launcher: Callable[[str], Runscript], script: str, lacking: str) -> None:
     done = launcher(script).run(**ONE_TASK, SLURM_STEP_NUM_NODES="1", SLURM_NNODES="2")
     assert done.returncode == 0
     assert f"{script}: this step has {lacking} of the job: put srun in front" in done.stderr
@@ -169,9 +163,7 @@ def test_a_step_smaller_than_its_job_names_srun(
 
 @pytest.mark.parametrize("script", ["conda-python-distributed", "torchrun-distributed"])
 @pytest.mark.parametrize("tasks", ["", "x", "4,", "4-7", "$(id)", "a[$(touch y)]"])
-def test_a_list_of_tasks_that_is_none_is_named_and_never_evaluated(
-    launcher: Callable[[str], Runscript], tmp_path: Path, script: str, tasks: str
-) -> None:
+def test_a_wrong_list_of_tasks(launcher: Callable[[str], Runscript], tmp_path: Path, script: str, tasks: str) -> None:
     done = launcher(script).run(**{**STEP, "SLURM_GTIDS": tasks})
     assert done.returncode == 1
     assert f"SLURM_GTIDS should list the tasks of this node but is '{tasks}'" in done.stderr

@@ -233,9 +233,7 @@ def test_a_bind_path_that_is_missing_is_named(
 
 
 @SYNTAXES
-def test_features_that_conflict_are_refused_at_load(
-    load: Load, installed: ContainerSpec, site: Site, syntax: str
-) -> None:
+def test_conflicting_features_are_refused(load: Load, installed: ContainerSpec, site: Site, syntax: str) -> None:
     environ = environ_of(Case("fabric,slow", ()))
     done = load.run(installed, site, environ, syntax=syntax)
     assert "the features 'fabric' and 'slow' conflict: choose one with SIFMOD_FEATURES=-fabric" in done.stderr.decode()
@@ -301,9 +299,7 @@ def test_a_command_decides_anew_on_another_node(
     assert there.get("FABRIC") == ("1" if compute == HERE else None)
 
 
-def test_the_easyconfig_and_the_user_override_features(
-    wrapper: Wrapper, installed: ContainerSpec, site: Site, load: Load
-) -> None:
+def test_easyconfig_and_user_override(wrapper: Wrapper, installed: ContainerSpec, site: Site, load: Load) -> None:
     own = {"SHARED": "", "SINGULARITYENV_LD_LIBRARY_PATH": "/mine", "SLURMD_NODENAME": HERE}
     found = of_command(wrapper, installed, site, own)
     assert (found["SHARED"], found["SINGULARITYENV_LD_LIBRARY_PATH"]) == ("", "/mine")
@@ -316,9 +312,7 @@ def test_the_easyconfig_and_the_user_override_features(
 
 
 @SYNTAXES
-def test_on_unload_the_features_are_those_of_the_load(
-    load: Load, installed: ContainerSpec, site: Site, syntax: str
-) -> None:
+def test_unload_uses_features_of_the_load(load: Load, installed: ContainerSpec, site: Site, syntax: str) -> None:
     """Whatever the user asks for by then: each variable that is pushed is popped, and no other."""
     loaded = load(installed, site, environ_of(Case("fabric", ())), syntax=syntax)
     of_features = {"SHARED", "HOMELY", "FABRIC", "GPUS", "BROKEN"}
@@ -374,9 +368,7 @@ _TEXTS = strategies.text(
 
 @given(value=_TEXTS, inner=_TEXTS)
 @settings(max_examples=12)
-def test_values_arrive_as_they_are(
-    wrapper: Wrapper, load: Load, installed: ContainerSpec, value: str, inner: str
-) -> None:
+def test_values_are_unchanged(wrapper: Wrapper, load: Load, installed: ContainerSpec, value: str, inner: str) -> None:
     feature = Feature("x", env={"VALUE": value}, container_env={"INNER": inner})
     site = a_site(default_features=("x",), feature={"x": feature})
     environ = {"HOME": "/h", "USER": "u", "LC_ALL": "C.UTF-8"}

@@ -115,9 +115,7 @@ def places(*numbers: int) -> dict[str, int]:
         ([1, 10], [1]),
     ],
 )
-def test_layers_are_counted_up_to_a_gap_and_up_to_eight(
-    installed: ContainerSpec, ask: Ask, there: list[int], seen: list[int], top: str
-) -> None:
+def test_layers_end_at_a_gap(installed: ContainerSpec, ask: Ask, there: list[int], seen: list[int], top: str) -> None:
     put(installed, *there)
     put_into_state(Path(installed.installdir), top)
     answer = ask(installed)
@@ -128,9 +126,7 @@ def test_layers_are_counted_up_to_a_gap_and_up_to_eight(
     ("marked", "seen"),
     [([1, 2, 3], []), ([2, 3], [1]), ([3], [2, 1]), ([2], [1]), ([4], [3, 2, 1]), ([0, 10], [3, 2, 1])],
 )
-def test_what_has_a_mark_is_a_layer_no_longer(
-    installed: ContainerSpec, ask: Ask, marked: list[int], seen: list[int]
-) -> None:
+def test_a_marked_layer_is_left_out(installed: ContainerSpec, ask: Ask, marked: list[int], seen: list[int]) -> None:
     folder = put(installed, 1, 2, 3)
     for number in marked:
         (folder / f"{number}.unused").touch()
@@ -300,9 +296,7 @@ def test_programs_find_what_is_in_the_layers(
 
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
-def test_a_command_sees_a_layer_that_was_added_after_the_module_was_loaded(
-    installed: ContainerSpec, load: Load, wrapper: Wrapper, syntax: str
-) -> None:
+def test_a_later_layer_is_seen_by_commands(installed: ContainerSpec, load: Load, wrapper: Wrapper, syntax: str) -> None:
     """Its bind list is that of the module, which is taken out, and what the user has added."""
     put(installed, 1)
     loaded = load(installed, environ={"SINGULARITY_BINDPATH": "/mine"}, syntax=syntax)

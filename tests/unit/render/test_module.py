@@ -28,9 +28,7 @@ def test_sh_gets_no_function_and_a_module_without_a_family_none(installed: Conta
 
 
 @pytest.mark.parametrize(("gpu", "flag"), [("", None), ("amd", "ROCM"), ("nvidia", "NV")])
-def test_the_gpu_is_switched_on_by_its_own_variable(
-    installed: ContainerSpec, load: Load, gpu: str, flag: Optional[str]
-) -> None:
+def test_the_gpu_has_its_own_variable(installed: ContainerSpec, load: Load, gpu: str, flag: Optional[str]) -> None:
     variables = load(replace(installed, gpu=gpu))
     on = {name for name in ("ROCM", "NV") if variables.get(f"SINGULARITY_{name}") == "1"}
     assert on == ({flag} if flag else set())
@@ -88,9 +86,7 @@ def test_optional_binds_are_used_where_their_source_is(
 
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
-def test_a_link_to_an_image_that_is_gone_is_no_image(
-    installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str
-) -> None:
+def test_a_broken_link_is_no_image(installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str) -> None:
     image = Path(installed.installdir, installed.sif)
     image.unlink()
     image.symlink_to(tmp_path / "gone")
@@ -172,9 +168,7 @@ def test_an_unpacked_image_that_changes_or_vanishes_is_one_sentence(
 
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
-def test_loading_without_any_image_fails_with_one_clear_line_and_unloading_does_not(
-    installed: ContainerSpec, load: Load, syntax: str
-) -> None:
+def test_without_an_image_only_unloading_works(installed: ContainerSpec, load: Load, syntax: str) -> None:
     Path(installed.installdir, installed.sif).unlink()
     done = load.run(installed, syntax=syntax)
     assert done.returncode == 1
@@ -212,9 +206,7 @@ def test_an_installation_that_is_closed_or_was_moved_is_not_loaded(
 
 @pytest.mark.parametrize(("syntax", "again"), [("Lua", "load"), ("Tcl", "switch Demo/1.0-x")])
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_packing_reloads_the_module_in_the_calling_shell(
-    installed: ContainerSpec, load: Load, shell: str, syntax: str, again: str
-) -> None:
+def test_packing_reloads_the_module(installed: ContainerSpec, load: Load, shell: str, syntax: str, again: str) -> None:
     variables = load(installed, calling=shell, syntax=syntax)
     for command in ("make-squashfs", "unmake-squashfs", "add-layer", "remove-layer", "flatten-layers"):
         call = f'env SIFMOD_RELOADS=1 {command} "$@" && module {again} Demo/1.0-x'
@@ -302,9 +294,7 @@ def spec_name(variables: Mapping[str, str]) -> str:
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
 @pytest.mark.parametrize("state", ["empty", "text", "short"])
-def test_a_damaged_packed_file_is_named_with_the_remedy_and_not_bound(
-    installed: ContainerSpec, load: Load, syntax: str, state: str
-) -> None:
+def test_a_damaged_packed_file_is_named(installed: ContainerSpec, load: Load, syntax: str, state: str) -> None:
     top = Path(installed.installdir)
     put_into_state(top, state)
     done = load.run(installed, syntax=syntax)

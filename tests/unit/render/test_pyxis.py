@@ -473,9 +473,7 @@ def test_a_folder_of_mounts_is_made_again_or_refused(installed: ContainerSpec, t
 
 
 @pytest.mark.parametrize("name", ["a,b", "a:b", 'a"b', "a$b", "a`b"])
-def test_a_path_that_pyxis_can_not_mount_is_refused(
-    run: RunJob, installed: ContainerSpec, tmp_path: Path, name: str
-) -> None:
+def test_a_path_pyxis_can_not_mount(run: RunJob, installed: ContainerSpec, tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     site = a_site(runtimes=("enroot",), binds=(Bind(str(tmp_path / name), "/a"),))
     done = run.run(Job("Demo/1", ("x.py",), pyxis=True), installed, site)

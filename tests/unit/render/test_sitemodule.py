@@ -124,9 +124,7 @@ def test_optional_binds_are_those_that_exist(load: Load, tmp_path: Path, syntax:
 
 @SYNTAXES
 @pytest.mark.parametrize(("gpu", "libraries", "on"), [("nvidia", "", "NV"), ("amd", "", ""), ("amd", "host", "ROCM")])
-def test_gpu_support_is_switched_on_for_libraries_of_the_host(
-    load: Load, tmp_path: Path, syntax: str, gpu: str, libraries: str, on: str
-) -> None:
+def test_gpu_support_on_the_host(load: Load, tmp_path: Path, syntax: str, gpu: str, libraries: str, on: str) -> None:
     variables = loaded(load, tmp_path, a_site(gpu=gpu, gpu_libraries=libraries), syntax)
     assert [name for name in ("NV", "ROCM") if variables.get(f"SINGULARITY_{name}") == "1"] == ([on] if on else [])
     assert "SINGULARITYENV_PREPEND_LD_LIBRARY_PATH" not in variables  # nothing is known of the image

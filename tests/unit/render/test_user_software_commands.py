@@ -186,9 +186,7 @@ def test_a_lock_that_leads_to_another_file_does_not_empty_it(
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("nowhere")])
-def test_a_lock_that_is_no_file_is_named(
-    wrapper: Wrapper, installed: ContainerSpec, make: Callable[[Path], None]
-) -> None:
+def test_a_lock_must_be_a_file(wrapper: Wrapper, installed: ContainerSpec, make: Callable[[Path], None]) -> None:
     lock = Path(installed.installdir, names.USER_SOFTWARE_LOCK)
     make(lock)
     done = wrapper.run("make-squashfs")
@@ -222,9 +220,7 @@ def test_a_lock_that_is_no_file_is_named(
         ),
     ],
 )
-def test_what_is_no_package_never_reaches_pip(
-    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path, line: str
-) -> None:
+def test_words_that_are_no_package(wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path, line: str) -> None:
     Path(installed.installdir, "user-software", "venv", "demo").mkdir(parents=True)
     (tmp_path / "list.txt").write_text(f"{line}\na==1\nb[x,y]>=2,<3\n\r\n")
     done = wrapper.run("carry-over", str(tmp_path / "list.txt"))
@@ -237,9 +233,7 @@ def test_what_is_no_package_never_reaches_pip(
 
 
 @pytest.mark.parametrize("status", [126, 127, 255])
-def test_a_container_that_does_not_start_ends_it(
-    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path, status: int
-) -> None:
+def test_a_container_does_not_start(wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path, status: int) -> None:
     Path(installed.installdir, "user-software", "venv", "demo").mkdir(parents=True)
     (tmp_path / "list.txt").write_text("a==1\nb==2\n")
     (wrapper.fake.bin / "singularity").write_text(f"#!/bin/sh\necho no container >&2\nexit {status}\n")
@@ -289,9 +283,7 @@ def test_a_layer_that_everybody_may_change_is_named_when_it_is_added(
 
 
 @pytest.mark.parametrize("reason", ["ENOSYS", "EBADF", "ENOLCK"])
-def test_a_file_system_without_locks_is_named(
-    wrapper: Wrapper, installed: ContainerSpec, need: Need, reason: str
-) -> None:
+def test_no_locks_on_the_file_system(wrapper: Wrapper, installed: ContainerSpec, need: Need, reason: str) -> None:
     """Nobody else holds the lock, so waiting would be no help."""
     need("flock")
     write_program(
@@ -313,9 +305,7 @@ def test_a_file_system_without_locks_is_named(
 
 
 @pytest.mark.parametrize("command", ["make-squashfs", "unmake-squashfs", "add-layer", "remove-layer", "flatten-layers"])
-def test_a_lock_that_is_held_is_waited_for_by_the_user(
-    wrapper: Wrapper, installed: ContainerSpec, need: Need, command: str
-) -> None:
+def test_a_held_lock_is_waited_for(wrapper: Wrapper, installed: ContainerSpec, need: Need, command: str) -> None:
     need("mksquashfs")
     with Path(installed.installdir, ".user-software.lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)

@@ -64,9 +64,7 @@ def test_environments_and_kernels_for_the_container_only_are_named(wrapper: Wrap
 
 
 @pytest.mark.parametrize("words", [["-c", "echo $0 $1", "a b", "c"], []])
-def test_the_shell_of_a_program_s_image_is_bash_or_else_sh(
-    wrapper: Wrapper, installed: ContainerSpec, words: list[str]
-) -> None:
+def test_the_shell_is_bash_or_else_sh(wrapper: Wrapper, installed: ContainerSpec, words: list[str]) -> None:
     program = replace(installed, python=None, venv="", wrappers=("tool",))
     shell, *options = wrapper("start-shell", *words, spec=program)["argv"][2:]
     assert shell == "/bin/sh"  # which each image has that has a shell
@@ -118,9 +116,7 @@ def test_a_wrapper_without_the_module_gives_the_container_what_the_module_gives(
 
 
 @pytest.mark.parametrize("name", ["PYTHONNOUSERSITE", "LD_PRELOAD"])
-def test_an_easyconfig_s_variable_wins_in_the_module_and_in_the_wrapper(
-    wrapper: Wrapper, load: Load, installed: ContainerSpec, name: str
-) -> None:
+def test_an_easyconfig_s_variable_wins(wrapper: Wrapper, load: Load, installed: ContainerSpec, name: str) -> None:
     spec = replace(installed, python=CONDA, container_env={name: "own"})
     assert load(spec)[f"APPTAINERENV_{name}"] == "own"
     assert wrapper("python", spec=spec)["env"][f"APPTAINERENV_{name}"] == "own"

@@ -185,9 +185,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "line", "words"), REFUSED)
-def test_what_is_wrong_is_named_with_its_line(
-    read: Read, tmp_path: Path, text: str, line: int, words: list[str]
-) -> None:
+def test_an_error_is_named_with_its_line(read: Read, tmp_path: Path, text: str, line: int, words: list[str]) -> None:
     with pytest.raises(SiteError) as caught:
         read(text)
     message = str(caught.value)

@@ -56,9 +56,7 @@ def refused(environ: Mapping[str, str]) -> str:
     return str(caught.value)
 
 
-def test_nothing_is_known_about_a_cluster_by_default(
-    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_cluster_is_known_by_default(tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_site({}) == Site(name="generic")
     write('gpu = "amd"', "sifmod/config.toml")
     monkeypatch.chdir(tmp_path)
@@ -98,9 +96,7 @@ def test_every_key_of_a_site_file_is_read(write: Write) -> None:
     assert dict(site.container_env) == {"A": "", "B": "two words"}
 
 
-def test_settings_are_found_in_the_environment_the_home_and_dot_config(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write: Write
-) -> None:
+def test_settings_are_found_in_three_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write: Write) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("SIFMOD_SITE", "lumi")
     assert load_site().name == "lumi"

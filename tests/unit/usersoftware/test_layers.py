@@ -233,9 +233,7 @@ LINES = st.lists(PACKAGES, unique=True).flatmap(lambda found: st.tuples(*map(spe
 
 
 @given(own=LINES, below=st.lists(st.tuples(LINES, st.booleans()), max_size=4))
-def test_of_a_package_in_several_what_is_on_top_is_listed(
-    own: tuple[str, ...], below: list[tuple[tuple[str, ...], bool]]
-) -> None:
+def test_the_package_on_top_is_listed(own: tuple[str, ...], below: list[tuple[tuple[str, ...], bool]]) -> None:
     def canonical(line: str) -> str:
         return re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower()
 

@@ -287,9 +287,7 @@ def test_what_an_image_must_not_answer(tmp_path: Path, answer: str) -> None:
 
 
 @pytest.mark.parametrize("manager", ["dnf", "microdnf", "zypper", "apk"])
-def test_an_image_of_another_distribution_is_built_once_by_hand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manager: str
-) -> None:
+def test_another_distribution_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manager: str) -> None:
     monkeypatch.setattr(tools, "problem_of_way", lambda _path: "")
     (tmp_path / "bin").mkdir()
     for name in (manager, "dpkg"):
