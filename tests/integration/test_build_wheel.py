@@ -100,7 +100,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
     home = folder / "home"
     home.mkdir(mode=0o700)
     # the site's file binds what this machine's pip is set to use
-    user = make_user(folder / "eb", HOME=str(home), SIFMOD_SITE=str(TESTBED / "site.toml"))
+    user = make_user(folder / "eb", HOME=str(home), APPTAINER_HOME=str(home), SIFMOD_SITE=str(TESTBED / "site.toml"))
     user.env["MARK_OF_TESTS"] = "yes"
     user.eb(DEMO_EASYCONFIG)
     for name in SOURCES:
