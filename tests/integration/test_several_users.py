@@ -96,20 +96,8 @@ def test_files_belong_to_the_group(tmp_path: Path, wheel: Path, umask: str, step
 def give(path: Path, owner: str, mode: str) -> None:
     """Give a tree to owner:group, and set its modes: 0 is the user or the user's group, 1 is somebody else."""
     script = 'chown -Rh "$2" "$1" && chmod -R "$3" "$1"'
-    command = [
-        "unshare",
-        "--user",
-        "--map-root-user",
-        "--map-auto",
-        "bash",
-        "-c",
-        script,
-        "give",
-        str(path),
-        owner,
-        mode,
-    ]
-    subprocess.run(command, check=True)
+    as_root = ["unshare", "--user", "--map-root-user", "--map-auto"]
+    subprocess.run([*as_root, "bash", "-c", script, "give", path, owner, mode], check=True)
 
 
 @pytest.mark.slow

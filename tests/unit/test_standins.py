@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -54,12 +55,6 @@ REFUSED = [
 @pytest.mark.parametrize("line", ACCEPTED)
 def test_what_enroot_documents_is_accepted(line: str) -> None:
     assert read_enroot(line.split()).command == line.split()[0]
-
-
-@pytest.mark.parametrize("line", REFUSED)
-def test_what_enroot_does_not_know_is_refused(line: str) -> None:
-    with pytest.raises(RefusedError):
-        read_enroot(line.split())
 
 
 @pytest.mark.parametrize("mount", ["/tmp:/a b", "/tmp:/a\n/b:/b"])
@@ -124,10 +119,12 @@ def test_what_pyxis_documents_is_accepted(line: str) -> None:
     assert read_srun(line.split()).words[0] == line.split()[-1] or line.split()[-1] in read_srun(line.split()).words
 
 
-@pytest.mark.parametrize("line", SRUN_REFUSED)
-def test_what_pyxis_does_not_know_is_refused(line: str) -> None:
+@pytest.mark.parametrize(
+    ("read", "line"), [*((read_enroot, line) for line in REFUSED), *((read_srun, line) for line in SRUN_REFUSED)]
+)
+def test_what_enroot_and_pyxis_do_not_know_is_refused(read: Callable[[list[str]], object], line: str) -> None:
     with pytest.raises(RefusedError):
-        read_srun(line.split())
+        read(line.split())
 
 
 def test_a_call_of_srun_is_taken_apart() -> None:

@@ -122,9 +122,7 @@ def test_what_the_easyconfig_says_is_shown_and_its_code_is_not_run(space: Softwa
     assert "--gpus-per-node=1" in entry["job"]
 
 
-def test_the_partitions_whose_gpus_a_container_fits_are_named(
-    space: SoftwareSpace, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partitions_fit(space: SoftwareSpace, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The image is a stand-in for one with CUDA 13, whose PyTorch was built for these architectures."""
     torch = Torch("/usr", "2.9", "13.0", "", ("8.0", "9.0"), "")
     components = (Component("CUDA", "13.0", "/usr/local/cuda/version.json"),)
@@ -377,9 +375,7 @@ def test_easyconfigs_alone_leave_the_installed_out(space: SoftwareSpace, offers:
     assert list(modules(output)) == ["Demo/2", "Demo/1"]
 
 
-def test_an_easybuild_that_does_not_start_writes_nothing(
-    space: SoftwareSpace, offers: Path, output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_easybuild(space: SoftwareSpace, offers: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_path: Path) -> Evaluated:
         raise EasyBuildError("EasyBuild does not start")
 

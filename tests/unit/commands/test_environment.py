@@ -52,9 +52,7 @@ def test_what_can_not_be_used_is_refused(call: Call, tmp_path: Path, words: str,
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_an_environment_that_exists_is_refused_before_its_base_is_run(
-    call: Call, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_earlier_one_is_refused(call: Call, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = sorted(tmp_path.iterdir())
     existing = tmp_path / "environment-1.0-python-3.11-singularity-20231114.eb"
     existing.write_text("mine")

@@ -102,9 +102,7 @@ def test_a_foreign_damaged_or_missing_image_is_named(look: Look, monkeypatch: py
     assert look(Target(missing_image="it is gone"))["image"][0].severity == NOTE
 
 
-def test_what_pythonpath_hides_and_what_would_run_here_is_named(
-    look: Look, space: SoftwareSpace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_pythonpath(look: Look, space: SoftwareSpace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_installation(space, "Demo/1")
     write(root, "runscripts/pip-constraints.txt", "numba==0.60\nnumpy==2.1\nsubmitit==1.5\n")
     for folder, info in (("seen", "numpy-1.0"), ("seen", "other-1.0"), ("unseen", "submitit-1.0")):
@@ -177,9 +175,7 @@ def test_the_libraries_of_a_container_s_own_features_are_compared(
 
 
 @pytest.mark.parametrize(("own", "counts"), [("image", "image"), (None, "host"), (["?"], "host")])
-def test_whose_libraries_a_module_uses_is_as_it_was_installed(
-    look: Look, space: SoftwareSpace, own: object, counts: str
-) -> None:
+def test_libraries_are_chosen_at_installation(look: Look, space: SoftwareSpace, own: object, counts: str) -> None:
     make_installation(space, "Demo/1", parameters={"gpu": "nvidia", "gpu_libraries": own})
     target = target_of(find_installation(space, "Demo/1"), a_site())
     found = look(target, Inspection("x.sif", "SIF"), a_site(gpu_libraries="host"))

@@ -299,9 +299,7 @@ def test_without_slurm_the_partition_is_unknown_and_no_problem() -> None:
     ("wanted", "severities"),
     [("hsn", [OK]), ("hsn0,hsn9", [OK, NOTE]), ("=hsn", [NOTE]), ("=hsn0", [OK]), ("^lo", []), ("", [])],
 )
-def test_the_interfaces_of_nccl_are_looked_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wanted: str, severities: list[str]
-) -> None:
+def test_nccl_s_interfaces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wanted: str, severities: list[str]) -> None:
     (tmp_path / "hsn0").mkdir()
     monkeypatch.setattr(sitecheck, "_INTERFACES", tmp_path)
     site = a_site(container_env={"NCCL_SOCKET_IFNAME": wanted})

@@ -116,9 +116,7 @@ def style_errors() -> Callable[[str], str]:
 @settings(max_examples=100)
 @given(parameters=st.fixed_dictionaries({}, optional=LONG_VALUES), comments=st.lists(LONG, max_size=2))
 @example(parameters={"modextravars": {"0" * 112: ""}}, comments=[])
-def test_long_values_are_read_back_and_pass_the_style_check_of_eb(
-    style_errors: Callable[[str], str], parameters: dict[str, Any], comments: list[str]
-) -> None:
+def test_long_values_pass(style_errors: Callable[[str], str], parameters: dict[str, Any], comments: list[str]) -> None:
     text = easyconfig_text(parameters, comments=[f"- {line}" for line in comments])
     assert style_errors(text) == ""
     variables: dict[str, Any] = {"SYSTEM": None}

@@ -179,9 +179,7 @@ def test_a_folder_the_group_swaps_gives_no_image(store: Store, records: Path, ru
 
 @pytest.mark.parametrize("above", [".", ".."])
 @pytest.mark.parametrize("mode", [0o020, 0o002])
-def test_records_that_others_may_write_are_not_believed(
-    store: Store, records: Path, monkeypatch: pytest.MonkeyPatch, above: str, mode: int
-) -> None:
+def test_records_of_others(store: Store, records: Path, monkeypatch: pytest.MonkeyPatch, above: str, mode: int) -> None:
     monkeypatch.setattr(owners, "_is_own_group", lambda _number: False)
     store()
     folder = (records / above).resolve()

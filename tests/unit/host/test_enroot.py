@@ -117,9 +117,7 @@ def test_its_version_names_it(enroot: Enroot) -> None:
         (("enroot",), (), ""),
     ],
 )
-def test_enroot_is_used_where_no_runtime_for_sifs_is(
-    tools: Stubs, runtimes: tuple[str, ...], commands: tuple[str, ...], found: str
-) -> None:
+def test_enroot_is_used_alone(tools: Stubs, runtimes: tuple[str, ...], commands: tuple[str, ...], found: str) -> None:
     for name in commands:
         tools(name, "true")
     site = a_site(runtimes=runtimes)

@@ -44,9 +44,7 @@ def test_a_look_through_an_installation_sees_nothing_of_the_user(monkeypatch: py
     assert "--containall" in environ["SIFMOD_RUNTIME_OPTIONS"].split()
 
 
-def test_standard_output_is_returned_as_it_is_text_or_not(
-    fake: FakeRuntime, runtime: ContainerRuntime, image: Path, tmp_path: Path
-) -> None:
+def test_output_may_be_no_text(fake: FakeRuntime, runtime: ContainerRuntime, image: Path, tmp_path: Path) -> None:
     fake.answer(stdout="one\ntwo é\n\n")
     assert runtime.run(image, ["cat"]) == "one\ntwo é\n\n"
     path = Stubs(tmp_path)("binary", "printf 'a\\377b'")

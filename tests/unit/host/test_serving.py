@@ -182,9 +182,7 @@ def test_a_server_is_asked_at_its_health_path(port: int, monkeypatch: pytest.Mon
     assert state(replace(serving, health="/slow")) == SILENT
 
 
-def test_slurm_tells_all_jobs_and_ends_one_whatever_its_variables_say(
-    tmp_path: Path, folder: Path, stub: Stubs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_user_variables_are_ignored(tmp_path: Path, folder: Path, stub: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of one element of an array is that of the array."""
     for name in ("HOME", "SQUEUE_STATES", "SCANCEL_STATE", "SLURM_CLUSTERS"):
         monkeypatch.setenv(name, str(tmp_path))
@@ -203,9 +201,7 @@ def test_slurm_tells_all_jobs_and_ends_one_whatever_its_variables_say(
 
 
 @pytest.mark.parametrize(("job", "ended"), [("9_1", "9_1"), ("9", "9_[1-3]"), ("10", "10"), ("11", "")])
-def test_a_server_that_is_in_the_queue_is_taken_out_and_no_other_job(
-    tmp_path: Path, stub: Stubs, monkeypatch: pytest.MonkeyPatch, job: str, ended: str
-) -> None:
+def test_a_queued_server(tmp_path: Path, stub: Stubs, monkeypatch: pytest.MonkeyPatch, job: str, ended: str) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     stub("squeue", "echo '9 9_[1-3] PD Priority\n10 10 PD None\n11 11 PD Resources'")
     stub("scontrol", f'[ "$3" = 11 ] || [ "$1$2$4" != "writebatch_script-" ] || echo "state=~/{FOLDER}/7"')

@@ -44,11 +44,15 @@ def run(tool: str, *words: str, python: str = sys.executable, **env: str) -> sub
     return ran([python, "-I", PROGRAM, tool, *words], env=env)
 
 
-@pytest.mark.parametrize("version", ["", "3.6", "3.7", "3.8", "3.13"])
-def test_without_a_uv_it_says_how_to_get_one(version: str) -> None:
-    python = shutil.which(f"python{version}") if version else sys.executable
-    if not python or subprocess.run([python, "--version"], capture_output=True, check=False).returncode:
-        pytest.skip(f"no Python {version} here")
+@pytest.fixture(params=["", "3.6", "3.7", "3.8", "3.13"])
+def python(request: pytest.FixtureRequest) -> str:
+    found = shutil.which(f"python{request.param}") if request.param else sys.executable
+    if not found or subprocess.run([found, "--version"], capture_output=True, check=False).returncode:
+        pytest.skip(f"no Python {request.param} here")
+    return found
+
+
+def test_without_a_uv_it_says_how_to_get_one(python: str) -> None:
     done = run("uv", "pip", "install", "x", python=python, PATH="/nowhere")
     assert (done.returncode, done.stdout) == (127, "")
     assert done.stderr.startswith("uv: this container has no uv. To install it, type: pip install uv.")
@@ -74,12 +78,8 @@ def test_pip_does_not_install_where_python_does_not_look(words: list[str], env: 
     assert done.stderr.endswith("type: env -u PIP_USER pip install x\n" if env else "type: pip install x\n")
 
 
-@pytest.mark.parametrize("version", ["", "3.6", "3.7", "3.8", "3.13"])
 @pytest.mark.parametrize("module", ["json.tool", "mine"])
-def test_a_module_is_not_one_of_the_current_folder(tmp_path: Path, module: str, version: str) -> None:
-    python = shutil.which(f"python{version}") if version else sys.executable
-    if not python or subprocess.run([python, "--version"], capture_output=True, check=False).returncode:
-        pytest.skip(f"no Python {version} here")
+def test_a_module_is_not_one_of_the_current_folder(tmp_path: Path, module: str, python: str) -> None:
     clone, own = tmp_path / "clone", tmp_path / "own"
     (clone / "pip").mkdir(parents=True)
     own.mkdir()

@@ -187,9 +187,7 @@ def test_a_rank_its_library_ends_is_told(monkeypatch: pytest.MonkeyPatch, capfd:
         ("Open MPI 4.1.4", "", "MPI_Finalize", False),
     ],
 )
-def test_the_hang_at_the_end_of_an_old_mpich_is_not_blamed_on_the_container(
-    monkeypatch: pytest.MonkeyPatch, mpi: str, device: str, stage: str, is_known: bool
-) -> None:
+def test_a_hang_of_mpich(monkeypatch: pytest.MonkeyPatch, mpi: str, device: str, stage: str, is_known: bool) -> None:
     def rank(_library: str, tell: Any) -> None:
         tell({"stage": stage, "abi": MPICH, "mpi": mpi, "device": device})
         ctypes.CDLL(None).sleep(600)
@@ -255,9 +253,7 @@ REPORT: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_task_0_prints_the_report(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], as_json: bool
-) -> None:
+def test_task_0_reports(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], as_json: bool) -> None:
     def rank(_library: str, tell: Any) -> None:
         tell({"stage": "MPI_Finalize", **REPORT})
         tell({"done": True})

@@ -445,9 +445,7 @@ def test_a_failure_leaves_an_earlier_installation_as_it_was(
 
 
 @pytest.mark.parametrize("fails", [venv_fails, pip_fails])
-def test_a_failure_in_the_virtual_environment_leaves_an_earlier_installation_as_it_was(
-    install: Install, installdir: Path, fake: FakeRuntime, image: Path, fails: Spoil
-) -> None:
+def test_failures_of_a_venv(install: Install, installdir: Path, fake: FakeRuntime, image: Path, fails: Spoil) -> None:
     install(venv="")
     before = snapshot(installdir)
     options: dict[str, Any] = {}
@@ -651,9 +649,7 @@ def test_easybuild_s_names_and_module_files_are_recorded(install: Install, insta
 
 
 @pytest.mark.parametrize("end", [undo, forget])
-def test_a_refresh_forgets_the_hash_of_a_module_file_that_is_about_to_be_replaced(
-    install: Install, installdir: Path, tmp_path: Path, end: Callable[[Path], None]
-) -> None:
+def test_a_refreshed_module(install: Install, installdir: Path, tmp_path: Path, end: Callable[[Path], None]) -> None:
     """Killed anywhere, `verify` compares the module file with its own hash or with none."""
     spec = install(naming=naming(tmp_path, "1.lua", "link.lua"))
     file = tmp_path / "1.lua"
@@ -702,9 +698,7 @@ def test_the_image_before_stays_for_one_generation(install: Install, installdir:
 
 
 @pytest.mark.usefixtures("earlier")
-def test_an_image_that_the_module_may_still_name_stays(
-    install: Install, installdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_images_in_use(install: Install, installdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs in between were stopped before they had written a module file."""
     named = naming(tmp_path, "1.lua", "link.lua")
     full = shutil.disk_usage(installdir)._replace(free=0)

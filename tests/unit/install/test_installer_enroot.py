@@ -70,9 +70,7 @@ def test_the_root_file_system_is_beside_it(install: Install, installdir: Path, c
         assert (installdir / artefact.path).read_text() == artefact.text
 
 
-def test_what_is_written_is_what_the_tools_of_enroot_read(
-    install: Install, installdir: Path, image: Path, tmp_path: Path, need: Need
-) -> None:
+def test_the_tools_of_enroot_agree(install: Install, installdir: Path, image: Path, tmp_path: Path, need: Need) -> None:
     """enroot asks `unsquashfs -s` whether a file is an image, and unpacks it with that."""
     (tmp_path / "tree" / "etc").mkdir(parents=True)
     (tmp_path / "tree" / "etc" / "os-release").write_text("ID=demo\n")
@@ -136,9 +134,7 @@ def test_a_failure_keeps_the_earlier_image(install: Install, installdir: Path, f
     assert snapshot(installdir) == before
 
 
-def test_a_reinstall_replaces_it_and_a_rollback_brings_it_back(
-    install: Install, installdir: Path, image: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rollback_restores(install: Install, installdir: Path, image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(site=ENROOT)
     before = snapshot(installdir)
     new = squashfs(300)

@@ -118,9 +118,7 @@ def test_bases_of_another_type(tmp_path: Path, path: Path, manifest: Manifest, v
         ({"squashfs_size": "12"}, "its squashfs_size is '12'"),
     ],
 )
-def test_the_image_for_enroot_is_another_file_of_the_installation(
-    tmp_path: Path, path: Path, manifest: Manifest, changes: dict[str, Any], said: str
-) -> None:
+def test_images_for_enroot(tmp_path: Path, path: Path, manifest: Manifest, changes: dict[str, Any], said: str) -> None:
     path.write_text(replace(manifest, **changes).text, encoding="utf-8")
     with pytest.raises(InstallError, match=re.escape(said)):
         read_manifest(tmp_path)

@@ -227,9 +227,7 @@ def test_who_builds_on_it(tmp_path: Path, space: SoftwareSpace) -> None:
         announce(unseen, a_site(dependents_dir="/missing"))
 
 
-def test_of_the_modules_of_others_nothing_but_their_files_is_looked_at(
-    tmp_path: Path, space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_modules_of_others_are_only_read(tmp_path: Path, space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = tmp_path / "theirs"
     install(theirs)
     folder = tmp_path / "modules"

@@ -73,9 +73,7 @@ def test_what_is_kept_comes_back(
     restore(again, folder, say=print)  # nothing is left to do
 
 
-def test_folders_in_more_levels_than_python_copies_are_an_error_of_their_module(
-    item: Installation, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_deep_folders(item: Installation, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root / "user-software")
     for _level in range(1000):
         Path("a").mkdir()
@@ -192,9 +190,7 @@ def test_a_kept_copy_can_be_restored(space: SoftwareSpace, item: Installation, r
     assert len(again.layers) == 2
 
 
-def test_a_folder_that_others_rename_meanwhile_is_not_followed(
-    item: Installation, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_swapped_folder(item: Installation, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def swap(*_: object) -> None:
         (folder,) = (tmp_path / "kept").iterdir()
         folder.rename(tmp_path / "theirs")

@@ -471,9 +471,7 @@ def test_files_of_others_are_refused_and_named(removal: Removal, root: Path) -> 
 # EasyBuild's lock
 
 
-def test_the_lock_is_held_while_files_are_removed(
-    space: SoftwareSpace, removal: Removal, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_is_held(space: SoftwareSpace, removal: Removal, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = space.lock(root)
     seen = []
     monkeypatch.setattr(Removal, "_remove_module_files", lambda _self: seen.append(lock.is_dir()))
@@ -482,9 +480,7 @@ def test_the_lock_is_held_while_files_are_removed(
     assert not lock.exists()
 
 
-def test_the_lock_is_freed_when_the_removal_fails_or_is_interrupted(
-    space: SoftwareSpace, removal: Removal, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_unlocks(space: SoftwareSpace, removal: Removal, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def hang_up(_self: Removal) -> None:
         signal.raise_signal(signal.SIGHUP)
 
@@ -509,9 +505,7 @@ def test_eb_s_lock_is_not_taken_and_removals_wait(space: SoftwareSpace, removal:
 
 
 @pytest.mark.parametrize("when", ["open", "symlink", "flock"])
-def test_a_removal_that_was_killed_while_it_made_the_lock_is_no_eb(
-    space: SoftwareSpace, root: Path, monkeypatch: pytest.MonkeyPatch, when: str
-) -> None:
+def test_a_half_made_lock_is_ours(space: SoftwareSpace, root: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     lock = space.lock(root)
     lock.parent.mkdir(exist_ok=True)
     child = os.fork()
@@ -530,9 +524,7 @@ def test_a_removal_that_was_killed_while_it_made_the_lock_is_no_eb(
 # User software behind a link
 
 
-def test_what_is_behind_a_link_stays_and_is_named(
-    space: SoftwareSpace, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_links_are_named(space: SoftwareSpace, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (root / "user-software").rename(tmp_path / "scratch")
     (root / "user-software").symlink_to(tmp_path / "scratch")
     Removal(find_installation(space, MODULE), say=print).remove(keep=None)

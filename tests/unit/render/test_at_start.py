@@ -284,9 +284,7 @@ def test_the_release_does_not_matter(tmp_path: Path, need: Need, order: LibraryO
 
 @pytest.mark.parametrize("has_drivers", [False, True])
 @pytest.mark.parametrize("order", LIBRARY_ORDERS, ids=lambda order: f"{order.name} {order.since}")
-def test_an_image_older_than_the_host_loads_its_own_opengl(
-    tmp_path: Path, need: Need, order: LibraryOrder, has_drivers: bool
-) -> None:
+def test_an_old_image_loads_its_own_opengl(tmp_path: Path, need: Need, order: LibraryOrder, has_drivers: bool) -> None:
     """Where the runtime searches the image first; its module hides the image's libraries only with a driver in it."""
     write_opengl(tmp_path / "image", glibc="")
     write_opengl(tmp_path / "host", glibc="GLIBC_2.99")

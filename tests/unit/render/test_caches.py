@@ -414,9 +414,7 @@ def test_the_site_s_cache_comes_first(distributed: Runscript, site: Site, root: 
 
 
 @SYNTAXES
-def test_a_module_sets_what_programs_of_the_host_do_not_read_once_the_root_is_there(
-    load: Load, installed: ContainerSpec, site: Site, root: Path, syntax: str
-) -> None:
+def test_a_module_sets_safe_values(load: Load, installed: ContainerSpec, site: Site, root: Path, syntax: str) -> None:
     assert caches_of(load(installed, site, IN_JOB, syntax=syntax)) == {}
     assert f"'{root}' {cache.MISSING}" in load.run(installed, site, IN_JOB, syntax=syntax).stderr.decode()
     assert not root.exists()

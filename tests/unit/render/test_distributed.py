@@ -345,9 +345,7 @@ MOUNT = 'mount -t tmpfs -o "$1" x "$2" || exit 99; exec bash "$3" x.py'
     ("option", "own", "task"),
     [("noexec", {}, "0"), ("noexec", {}, "1"), ("nodev", {}, "0"), ("noexec", {"TRITON_CACHE_DIR": "/mine"}, "0")],
 )
-def test_compilers_cache_below_the_home_where_tmpdir_lacks_exec(
-    distributed: Runscript, tmp_path: Path, option: str, own: dict[str, str], task: str
-) -> None:
+def test_a_tmpdir_noexec(distributed: Runscript, tmp_path: Path, option: str, own: dict[str, str], task: str) -> None:
     distributed.run(gpu="nvidia", **STEP)
     place, home = tmp_path / "a place", tmp_path / "home"
     for folder in (place, home):
@@ -375,9 +373,7 @@ def test_compilers_cache_below_the_home_where_tmpdir_lacks_exec(
 @pytest.mark.parametrize(
     ("mode", "problem"), [(0o775, site_cache.SHARED), (0o777, site_cache.SHARED), (0o500, site_cache.UNUSABLE)]
 )
-def test_no_cache_is_made_where_others_may_rename_it(
-    distributed: Runscript, tmp_path: Path, task: str, mode: int, problem: str
-) -> None:
+def test_an_open_tmpdir_has_none(distributed: Runscript, tmp_path: Path, task: str, mode: int, problem: str) -> None:
     place = tmp_path / "tmp"
     place.mkdir()
     place.chmod(mode)

@@ -94,9 +94,7 @@ def test_tasks_that_need_the_option_have_their_own_containers(wrapper: Wrapper, 
     assert said == [f"python: no shared container, so each task has its own: {why}\n", ""]
 
 
-def test_without_gpus_here_or_with_the_image_s_libraries_nothing_is_asked_for(
-    wrapper: Wrapper, installed: ContainerSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_gpus_no_device(wrapper: Wrapper, installed: ContainerSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     wrapper.fake.answer(release="apptainer version 1.5.1")
     site = a_site(gpu_setup="cdi")
     call = wrapper("python", spec=replace(installed, gpu="amd", gpu_libraries="image"), site=site)

@@ -59,9 +59,7 @@ def test_the_packed_file_is_bound_unless_the_directory_is_in_use(installed: Cont
 
 
 @pytest.mark.parametrize("ask", ["Lua", "Tcl", "bash"])
-def test_optional_binds_are_used_where_their_source_is(
-    installed: ContainerSpec, load: Load, wrapper: Wrapper, tmp_path: Path, ask: str
-) -> None:
+def test_optional_binds(installed: ContainerSpec, load: Load, wrapper: Wrapper, tmp_path: Path, ask: str) -> None:
     """What a link leads to decides: runtimes refuse a source that is a link to nowhere, and mount any other kind."""
     (tmp_path / "there").mkdir()
     (tmp_path / "file,1").write_text("")
@@ -115,9 +113,7 @@ CENTRAL: dict[str, tuple[bytes, bytes, str]] = {
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
 @pytest.mark.parametrize("differs", CENTRAL)
-def test_a_central_image_of_another_size_or_identifier_is_another_image(
-    installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str, differs: str
-) -> None:
+def test_another_central_image(installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str, differs: str) -> None:
     Path(installed.installdir, installed.sif).unlink()
     other, same, identifier = CENTRAL[differs]
     for name, content in (("other", other), ("same", same)):
@@ -141,9 +137,7 @@ UNPACKED = {
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
 @pytest.mark.parametrize("state", UNPACKED)
-def test_an_unpacked_image_that_changes_or_vanishes_is_one_sentence(
-    installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str, state: str
-) -> None:
+def test_another_unpacked_image(installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str, state: str) -> None:
     change, said = UNPACKED[state]
     labels = '{\n"a": "it\'s $x[1] \\\\n"\n}\n'
     image = tmp_path / "un packed"
@@ -180,9 +174,7 @@ def test_without_an_image_only_unloading_works(installed: ContainerSpec, load: L
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
 @pytest.mark.parametrize("fault", ["closed", "unreadable", "image", "moved"])
-def test_an_installation_that_is_closed_or_was_moved_is_not_loaded(
-    installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str, fault: str
-) -> None:
+def test_a_closed_or_moved_one(installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str, fault: str) -> None:
     """Also if the site has a copy of its image: commands would be the host's."""
     (tmp_path / installed.sif).write_text("")
     site = a_site(image_repositories=(str(tmp_path),))

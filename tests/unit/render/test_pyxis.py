@@ -523,9 +523,7 @@ def test_pyxis_needs_a_site_with_enroot(site: Site, said: str) -> None:
 
 @pytest.mark.parametrize("own", ["", "video"])
 @pytest.mark.parametrize("there", [True, False])
-def test_enroot_is_asked_for_the_gpus_where_there_are_some(
-    run: RunJob, installed: ContainerSpec, tmp_path: Path, there: bool, own: str
-) -> None:
+def test_enroot_gets_the_gpus(run: RunJob, installed: ContainerSpec, tmp_path: Path, there: bool, own: str) -> None:
     spec = replace(installed, gpu="nvidia")
     if there:
         (tmp_path / "nvidiactl").touch()

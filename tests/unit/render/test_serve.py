@@ -350,9 +350,7 @@ def test_a_port_at_another_address_of_the_node_stops_no_server(serve: Serve) -> 
         ({}, ["--what=x"], "'--what=x' is not an option"),
     ],
 )
-def test_a_step_that_does_not_fit_is_refused(
-    serve: Serve, environ: dict[str, str], options: list[str], said: str
-) -> None:
+def test_steps_that_do_not_fit_are_named(serve: Serve, environ: dict[str, str], options: list[str], said: str) -> None:
     assert said in serve.fails(*options, environ=environ)
     assert not (serve.home / "x").exists()
 

@@ -88,9 +88,7 @@ def test_lua_and_tcl_can_read_it(site: Site, need: Need, tmp_path: Path) -> None
 
 
 @SYNTAXES
-def test_it_sets_what_the_module_of_a_container_sets_without_the_image(
-    site: Site, installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str
-) -> None:
+def test_it_needs_no_image(site: Site, installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str) -> None:
     environ = {"HOME": "/home/it's", "USER": "me", "SLURM_JOB_ACCOUNT": "p", "SINGULARITY_BINDPATH": "/mine"}
     libraries = site.gpu_libraries or "host"
     spec = replace(

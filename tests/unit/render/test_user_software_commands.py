@@ -113,9 +113,7 @@ CLONED = '{"url": "https://me:secret@host/x.git", "vcs_info": {"vcs": "git", "co
 
 
 @pytest.mark.parametrize("form", ["directory", "packed", "list", "layer"])
-def test_what_came_from_no_index_is_named_and_not_installed_from_one(
-    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path, need: Need, form: str
-) -> None:
+def test_local_packages(wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path, need: Need, form: str) -> None:
     """An index may have a package of a stranger by that name."""
     own = Path(installed.installdir, "user-software/venv/demo/lib/python3.11/site-packages")
     (own / "cloned-9.dist-info").mkdir(parents=True)
@@ -266,9 +264,7 @@ def test_names_of_others_do_not_change_the_terminal(wrapper: Wrapper, installed:
 
 
 @pytest.mark.parametrize(("mode", "is_named"), [(0o644, False), (0o664, False), (0o646, True), (0o666, True)])
-def test_a_layer_that_everybody_may_change_is_named_when_it_is_added(
-    wrapper: Wrapper, installed: ContainerSpec, need: Need, mode: int, is_named: bool
-) -> None:
+def test_a_shared_layer(wrapper: Wrapper, installed: ContainerSpec, need: Need, mode: int, is_named: bool) -> None:
     packed = Path(installed.installdir, "user-software.squashfs")
     squashfs(need("mksquashfs"), packed.with_name("user-software"), packed)
     packed.with_name("user-software").rmdir()
@@ -361,9 +357,7 @@ def test_commands_of_users_do_not_hide_the_host_s(
 
 @pytest.mark.parametrize("name", ["user-software.layers", "user-software.layers.flattened", "user-software.removed"])
 @pytest.mark.parametrize("command", ["add-layer", "remove-layer", "flatten-layers"])
-def test_layers_are_not_written_through_a_link(
-    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path, name: str, command: str
-) -> None:
+def test_a_linked_layer(wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path, name: str, command: str) -> None:
     other = tmp_path / "other"
     other.mkdir()
     root = Path(installed.installdir)

@@ -11,7 +11,7 @@ from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec, PythonLayout
 
-from ..support import CONDA, SQUASHFS, USR, a_site, split_binds
+from ..support import CONDA, USR, a_site, split_binds
 from .running import Load, Wrapper, binds_of, put_into_state
 
 
@@ -40,9 +40,7 @@ def test_a_wrapper_takes_the_directory_beside_damage(wrapper: Wrapper, installed
         ("list-packages", ["/runscripts/list-packages"]),
     ],
 )
-def test_each_command_runs_its_namesake_in_the_container(
-    wrapper: Wrapper, installed: ContainerSpec, name: str, command: list[str]
-) -> None:
+def test_commands_run_namesakes(wrapper: Wrapper, installed: ContainerSpec, name: str, command: list[str]) -> None:
     call = wrapper(name, "x", spec=replace(installed, wrappers=("python", "pip", "torchrun")))
     assert call["argv"][2:] == [*command, "x"]
 
@@ -97,13 +95,7 @@ SETTINGS = ("A", "B", "C", "D", "PYTHONSTARTUP")
 def test_a_wrapper_without_the_module_gives_the_container_what_the_module_gives(
     wrapper: Wrapper, load: Load, installed: ContainerSpec, python: PythonLayout, state: str
 ) -> None:
-    top = Path(installed.installdir)
-    if state != "directory":
-        (top / "user-software.squashfs").write_bytes(SQUASHFS)
-    if state == "packed":
-        (top / "user-software").rmdir()
-    if state == "unpacked":
-        (top / "user-software.unpacked").write_text("")
+    put_into_state(Path(installed.installdir), state)
     spec = replace(installed, python=python, binds=(Bind("/tmp", "/host tmp"),), container_env={"A": "own", "C": ""})
     user = {"HOME": "/home/it's \\me", "USER": "me"}
     module = container_variables(load(spec, RICH_SITE, user))

@@ -203,9 +203,7 @@ def test_of_a_million_tags_the_first_ones_are_read(servers: list[Server], tmp_pa
     assert one.problem == "the registry's list is too long: only the first 150000 tags were read"
 
 
-def test_a_password_of_the_environment_goes_to_registries_that_the_site_names(
-    servers: list[Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_password_has_its_registries(servers: list[Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A colleague may have installed a module from a registry of their own."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("APPTAINER_DOCKER_USERNAME", "me")

@@ -67,9 +67,7 @@ def test_what_no_package_owns_is_found(tmp_path: Path) -> None:
         ({}, GONE, ()),
     ],
 )
-def test_what_is_in_use_is_what_the_scripts_take(
-    tmp_path: Path, there: dict[str, Any], state: str, packages: tuple[str, ...]
-) -> None:
+def test_scripts_take_the_same(tmp_path: Path, there: dict[str, Any], state: str, packages: tuple[str, ...]) -> None:
     make(tmp_path, **there)
     found = user_software(tmp_path, venv="demo")
     assert (found.state, found.packages) == (state, packages)
