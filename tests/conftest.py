@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 from collections import defaultdict
 from functools import cache
 from inspect import getsource, isfunction
@@ -15,6 +14,7 @@ from typing import Optional
 
 import pytest
 from tests.lacking import lacking
+from tests.programs import ran
 from tests.reporting import Reporting, read_seconds
 from tests.sampling import drawn
 
@@ -48,13 +48,7 @@ def absent(name: str, commands: tuple[str, ...]) -> bool:
     """Return whether this machine lacks a tool; Slurm is one that answers and has the testbed's nodes."""
     if any(shutil.which(command) is None for command in commands):
         return True
-    return (
-        name == "Slurm"
-        and "nid001"
-        not in subprocess.run(
-            ["sinfo", "-h", "-N", "-o", "%N"], capture_output=True, text=True, check=False
-        ).stdout.split()
-    )
+    return name == "Slurm" and "nid001" not in ran(["sinfo", "-h", "-N", "-o", "%N"]).stdout.split()
 
 
 def text_of(item: pytest.Item) -> str:

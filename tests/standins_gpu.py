@@ -4,6 +4,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.programs import write_file, write_program
+
 A100 = "NVIDIA A100-SXM4-40GB"
 GEFORCE = "NVIDIA GeForce RTX 4090"
 
@@ -34,8 +36,7 @@ def write_devices(dev: Path, *names: str) -> Path:
 def write_compat(folder: Path, version: str) -> Path:
     """Write compat libraries without content, and return their folder; nothing without a version."""
     if version:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"libcuda.so.{version}").touch()
+        write_file(folder / f"libcuda.so.{version}")
         (folder / "libcuda.so.1").symlink_to(f"libcuda.so.{version}")
     return folder
 
@@ -82,9 +83,9 @@ def write_cuda(folder: Path, driver: str, models: Sequence[str], *, ends: int = 
     folder.mkdir(parents=True, exist_ok=True)
     lists = "; ".join(f"echo 'GPU {number}: {model}'" for number, model in enumerate(models))
     names = "; ".join(f"echo '{model}'" for model in models)
-    (folder / "nvidia-smi").write_text(
-        f"#!/bin/sh\ncase $1 in *driver_version) echo '{driver}' ;; *name) {names} ;; *) {lists} ;; esac\n"
+    write_program(
+        folder / "nvidia-smi",
+        f"#!/bin/sh\ncase $1 in *driver_version) echo '{driver}' ;; *name) {names} ;; *) {lists} ;; esac\n",
     )
-    (folder / "nvidia-smi").chmod(0o755)
     words = ["cc", "-shared", "-fPIC", "-w", f"-DCOUNT={len(models)}", f"-DENDS={ends}", "-x", "c", "-"]
     subprocess.run([*words, "-o", folder / "libcuda.so.1"], input=_CUDA, text=True, check=True)

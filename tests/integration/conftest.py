@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Optional
 import pytest
 from testbed.pip_folders import folders_of_pip
 from tests.lacking import lacking
-from tests.programs import ran
+from tests.programs import ran, write_file
 
 if TYPE_CHECKING:
     from faults import Tree  # which imports this file
@@ -320,8 +320,7 @@ def demo_with(changes: str = "") -> str:
 
 
 def install_changed(user: User, changes: str, *flags: str) -> subprocess.CompletedProcess[str]:
-    easyconfig = user.prefix / DEMO_EASYCONFIG
-    easyconfig.write_text(demo_with(changes))
+    easyconfig = write_file(user.prefix / DEMO_EASYCONFIG, demo_with(changes))
     return user.eb(str(easyconfig), *flags, check=False)
 
 

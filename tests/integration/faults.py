@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.programs import ran, write_file, write_program
+
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user, remove
 from sifmod.inside.trees import FOLDER_MODES
 
@@ -149,8 +151,7 @@ def grow(tree: Path, word: str) -> None:
     (odd / "private").write_text("x")
     (odd / "private").chmod(0o600)
     (odd / os.fsdecode(b"new\nline \xff")).write_text("x")
-    (odd / "locked").mkdir()
-    (odd / "locked" / "file").write_text("x")
+    write_file(odd / "locked" / "file", "x")
     (odd / "locked").chmod(0o555)
 
 
@@ -276,12 +277,10 @@ def make_tools(base: Path) -> Path:
     folder.mkdir()
     for name in (*CHANGING, RUNTIME):
         text = SHIM.replace("{name}", name).replace("{real}", str(shutil.which(name)))
-        (folder / name).write_text(text.replace("{calls}", SYSTEM_CALLS))
-        (folder / name).chmod(0o755)
+        write_program(folder / name, text.replace("{calls}", SYSTEM_CALLS))
     for name in READING:
         (folder / name).symlink_to(str(shutil.which(name)))
-    (base / "quick-runtime").write_text(QUICK_RUNTIME)
-    (base / "quick-runtime").chmod(0o755)
+    write_program(base / "quick-runtime", QUICK_RUNTIME)
     return folder
 
 
@@ -420,8 +419,7 @@ def change(tools: Path, name: str, body: str) -> None:
     """Put a script in the place of a tool; in it "$REAL" is the real one, which also tells its version."""
     (tools / name).unlink()
     asked = 'if [[ ${1-} == -version ]]; then exec "$REAL" "$@"; fi'
-    (tools / name).write_text(f"#!/bin/bash\nREAL={shutil.which(name)}\n{asked}\n{body}\n")
-    (tools / name).chmod(0o755)
+    write_program(tools / name, f"#!/bin/bash\nREAL={shutil.which(name)}\n{asked}\n{body}\n")
 
 
 FULL_DISK = r"""
@@ -470,12 +468,9 @@ def on_full_disks(tree: Tree, command: str, tools: Path, base: Path, unit: str) 
     environ = {name: value for name, value in os.environ.items() if name != "BASH_ENV"}
     environ.update(FAULT_UID=str(os.getuid()), FAULT_GID=str(os.getgid()))
     arguments = [str(tree.root), str(saved), f"{base}/out", str(tools), unit, *words]
-    done = subprocess.run(
+    done = ran(
         ["unshare", "--user", "--map-root-user", "--mount", "--", "bash", "-c", FULL_DISK, "full-disk", *arguments],
         env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     remove(saved)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
-from tests.programs import ran
+from tests.programs import ran, write_file
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 WIDTH = 112  # columns
@@ -56,8 +56,7 @@ def session(folder: Path) -> str:
         "unset PIP_FIND_LINKS PIP_INDEX_URL PIP_EXTRA_INDEX_URL",
     ]
     lines += [f"printf '\\033[1m$ %s\\033[0m\\n' {shlex.quote(command)}\n{command}" for command in COMMANDS]
-    script = folder / "session"
-    script.write_text("\n".join(lines))
+    script = write_file(folder / "session", "\n".join(lines))
     # on a terminal, as a reader sees it
     done = ran(
         ["script", "--quiet", "--return", "--command", f"bash {script}", "/dev/null"],

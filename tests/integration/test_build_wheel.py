@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.programs import write_file
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, LUMI_MODULE, TESTBED, User, make_user
 
@@ -87,8 +88,7 @@ class Case:
 def make_source(folder: Path, name: str) -> Path:
     requires, files = SOURCES[name]
     source = folder / name
-    source.mkdir()
-    (source / "pyproject.toml").write_text(_PROJECT.format(", ".join(map(repr, requires)), name))
+    write_file(source / "pyproject.toml", _PROJECT.format(", ".join(map(repr, requires)), name))
     for file, text in files.items():
         (source / file).write_text(text)
     return source
@@ -120,8 +120,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
     shutil.rmtree(work)
     (home / "secret").write_text("secret")
     spy = home / "spy"
-    spy.mkdir()
-    (spy / "setup.py").write_text(_SPY.format(secret=str(home / "secret")))
+    write_file(spy / "setup.py", _SPY.format(secret=str(home / "secret")))
     (spy / "pyproject.toml").write_text(_PROJECT.format("'setuptools'", "spy"))
     yield Case(user, home)
     shutil.rmtree(folder, ignore_errors=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from bothruntimes import CONTAINERS, changed, differing, host_variables, install, variables, with_runtime
+from tests.programs import ran
 from tests.standins import StandIns, write_stand_ins
 
 
@@ -27,9 +28,7 @@ def with_enroot(folder: Path, stand_ins: StandIns, words: Mapping[str, str]) -> 
     subprocess.run(unpack, check=True, capture_output=True)
     script = folder / "runscripts/with-environment"
     script.write_text(script.read_text().replace("/.singularity.d/env", f"{image}/.singularity.d/env"))
-    done = subprocess.run(
-        ["/bin/sh", str(script), *call["words"][2:]], env=given, capture_output=True, text=True, check=True
-    )
+    done = ran(["/bin/sh", str(script), *call["words"][2:]], env=given, check=True)
     return variables(done.stdout)
 
 

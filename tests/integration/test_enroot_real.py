@@ -15,7 +15,7 @@ import pytest
 from bothruntimes import CONTAINERS, changed, differing, host_variables, install, with_runtime
 from test_slurm import HOSTILE
 from test_wrappers import ARGUMENTS, LISTEN
-from tests.programs import write_file
+from tests.programs import ran, write_file
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, GREETING, HEAD, TESTBED, User, make_user, make_wheel
 
@@ -33,8 +33,7 @@ SOURCES = "sources = ['demo.sif']\npython_prefix = '/usr'\nvenv = 'demo'\n"
 
 def make_easyconfig(folder: Path, name: str, text: str) -> str:
     """Write an easyconfig of the module NAME/1, and return its path."""
-    path = folder / f"{name}-1.eb"
-    path.write_text(HEAD.replace("'Demo'", f"'{name}'").replace("'1.0'", "'1'") + text)
+    path = write_file(folder / f"{name}-1.eb", HEAD.replace("'Demo'", f"'{name}'").replace("'1.0'", "'1'") + text)
     return str(path)
 
 
@@ -426,9 +425,7 @@ srun "${{options[@]}}" python -c 'import greeting; print(greeting.greet())'
 def test_each_step_of_a_job_has_packed_user_software(packed: User, tmp_path: Path, last: str) -> None:
     script = PACKED.format(module=DEMO_MODULE, last=last)
     command = ["sbatch", "--wait", "--parsable", f"--output={tmp_path}/out"]
-    done = subprocess.run(
-        command, input=script, cwd=tmp_path, env=packed.environ(), text=True, capture_output=True, check=False
-    )
+    done = ran(command, input=script, cwd=tmp_path, env=packed.environ())
     output = (tmp_path / "out").read_text()
     assert done.returncode == 7, output
     assert output.splitlines().count("hello") == 4

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.programs import write_file
 
 from conftest import IMAGES, QUICK_BUILDS, REGISTRY, User, make_user, make_wheel, registry_password
 
@@ -141,9 +142,7 @@ def test_on_top_the_image_is_the_base_s_in_place(lab: Lab) -> None:
 def test_a_mirror_on_disk_whose_pages_link_beside_it(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "mirror/files").mkdir(parents=True)
     wheel = make_wheel(tmp_path / "mirror/files", "greeting", "1.0", "")
-    page = tmp_path / "mirror/simple/greeting/index.html"
-    page.parent.mkdir(parents=True)
-    page.write_text(f'<a href="../../files/{wheel.name}">{wheel.name}</a>\n')
+    write_file(tmp_path / "mirror/simple/greeting/index.html", f'<a href="../../files/{wheel.name}">{wheel.name}</a>\n')
     lab.write("pyproject.toml", "[project]\nname = 'thesis'\nversion = '1'\ndependencies = ['greeting']\n")
     lab.user.env.update(PIP_NO_INDEX="", PIP_FIND_LINKS="", PIP_EXTRA_INDEX_URL="")
     lab.user.env["PIP_INDEX_URL"] = (tmp_path / "mirror/simple").as_uri()

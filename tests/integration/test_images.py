@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from smallimage import SMALL_URI, small_image
 from tests.daemon import daemon
+from tests.programs import write_file, write_program
 from tests.waiting import until
 
 from conftest import (
@@ -44,8 +45,7 @@ def small_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def install(user: User, text: str, *flags: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    easyconfig = user.prefix / "Demo-1.0.eb"
-    easyconfig.write_text(HEAD + text)
+    easyconfig = write_file(user.prefix / "Demo-1.0.eb", HEAD + text)
     return user.eb(str(easyconfig), *flags, check=check)
 
 
@@ -114,8 +114,7 @@ def test_credentials_are_in_no_file_and_no_message(registry_user: User) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_archive")
 def test_the_password_is_in_no_process_list(registry_user: User) -> None:
-    script = registry_user.prefix / "Demo-1.0.eb"
-    script.write_text(f"{HEAD}image_uri = '{SMALL_URI}'\n{GREET}")
+    script = write_file(registry_user.prefix / "Demo-1.0.eb", f"{HEAD}image_uri = '{SMALL_URI}'\n{GREET}")
     watch = f"for i in $(seq 40); do ps -eo args | grep -v grep | grep -F {PASSWORD[:6]}-api; sleep 0.1; done"
     done = registry_user.run(f"eb {script} >/dev/null 2>&1 & {watch}; wait $!", check=False)
     assert PASSWORD not in done.stdout
@@ -278,12 +277,11 @@ def counting_runtime(user: User, body: str = "") -> Path:
     """A runtime that notes each pull before it does what the real one does."""
     folder = user.prefix / "runtime"
     folder.mkdir()
-    runtime = folder / "singularity"
-    runtime.write_text(
+    write_program(
+        folder / "singularity",
         f'#!/bin/bash\nif [[ $1 == pull || $1 == build ]]; then echo "$1" >>{folder}/calls; {body}\nfi\n'
-        'exec /usr/bin/singularity "$@"\n'
+        'exec /usr/bin/singularity "$@"\n',
     )
-    runtime.chmod(0o755)
     return folder
 
 
@@ -315,8 +313,7 @@ def test_an_interrupted_pull_leaves_nothing_that_is_taken_for_an_image(registry_
     )
     script = folder / "singularity"
     script.write_text(script.read_text().replace("{}", str(folder / "half")))
-    easyconfig = registry_user.prefix / "Demo-1.0.eb"
-    easyconfig.write_text(f"{HEAD}image_uri = '{URI}'\n{PYTHON}")
+    easyconfig = write_file(registry_user.prefix / "Demo-1.0.eb", f"{HEAD}image_uri = '{URI}'\n{PYTHON}")
     environ = {**os.environ, **registry_user.env, "EASYBUILD_PREFIX": str(registry_user.prefix)}
     environ["PATH"] = f"{folder}:{environ['PATH']}"
     with subprocess.Popen(
@@ -450,8 +447,7 @@ def test_a_definition_that_is_not_there_is_named(user: User) -> None:
 
 @pytest.mark.slow
 def test_inject_checksums_and_what_they_refuse(user: User, tmp_path: Path) -> None:
-    easyconfig = user.prefix / "Demo-1.0.eb"
-    easyconfig.write_text(f"{HEAD}sources = ['demo.sif']\n{PYTHON}")
+    easyconfig = write_file(user.prefix / "Demo-1.0.eb", f"{HEAD}sources = ['demo.sif']\n{PYTHON}")
     user.run(f"eb {easyconfig} --inject-checksums")
     digest = hashlib.sha256((IMAGES / "demo.sif").read_bytes()).hexdigest()
     assert f"checksums = ['{digest}']" in easyconfig.read_text()
@@ -469,8 +465,7 @@ def test_inject_checksums_and_what_they_refuse(user: User, tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_no_checksum_of_a_pulled_image_is_injected(user: User, small_archive: Path) -> None:
-    easyconfig = user.prefix / "Demo-1.0.eb"
-    easyconfig.write_text(f"{HEAD}image_uri = 'docker-archive:{small_archive}'\n{GREET}")
+    easyconfig = write_file(user.prefix / "Demo-1.0.eb", f"{HEAD}image_uri = 'docker-archive:{small_archive}'\n{GREET}")
     done = user.run(f"eb {easyconfig} --inject-checksums", check=False)
     assert done.returncode != 0
     assert "has different bytes each time, so only this copy would have the checksum" in done.stdout + done.stderr
@@ -480,8 +475,7 @@ def test_no_checksum_of_a_pulled_image_is_injected(user: User, small_archive: Pa
 @pytest.mark.slow
 def test_a_job_installs_a_pulled_image(user: User, small_archive: Path) -> None:
     """eb pulls the image where it is started, and the job finds it in the source path."""
-    easyconfig = user.prefix / "Demo-1.0.eb"
-    easyconfig.write_text(f"{HEAD}image_uri = 'docker-archive:{small_archive}'\n{GREET}")
+    easyconfig = write_file(user.prefix / "Demo-1.0.eb", f"{HEAD}image_uri = 'docker-archive:{small_archive}'\n{GREET}")
     said = user.out(f"eb {easyconfig} --job --job-backend=Slurm --job-max-walltime=1")
     (number,) = re.findall(r"Demo-1\.0 \(Demo/1\.0\): (\d+)", said)
     user.run(f"while [[ $(squeue --noheader --jobs={number}) ]]; do sleep 0.5; done")
@@ -526,8 +520,7 @@ def test_link_shares_the_bytes_and_verify_sees_a_change(user: User, tmp_path: Pa
 
 @pytest.mark.slow
 def test_from_copy_to_central_removes_the_copy(own_demo: User) -> None:
-    easyconfig = own_demo.prefix / DEMO_EASYCONFIG
-    easyconfig.write_text(demo_with("image_mode = 'central'\n"))
+    easyconfig = write_file(own_demo.prefix / DEMO_EASYCONFIG, demo_with("image_mode = 'central'\n"))
     own_demo.eb(str(easyconfig), "--rebuild")
     assert not (own_demo.installdir(DEMO_MODULE) / "demo.sif").exists()
     assert own_demo.out(f"module load {DEMO_MODULE}; python -c 'print(6 * 7)'") == "42"
@@ -543,8 +536,7 @@ def test_a_package_that_builds_with_newer_tools_still_installs(user: User, tmp_p
     wheels = tmp_path / "wheels"
     user.run(f"python -m pip download --quiet --no-deps --dest {wheels} 'setuptools>=70' wheel")
     source = tmp_path / "modern"
-    source.mkdir()
-    (source / "modern.py").write_text("answer = 42\n")
+    write_file(source / "modern.py", "answer = 42\n")
     (source / "pyproject.toml").write_text(
         '[build-system]\nrequires = ["setuptools>=70"]\nbuild-backend = "setuptools.build_meta"\n'
         '[project]\nname = "modern"\nversion = "1.0"\n[tool.setuptools]\npy-modules = ["modern"]\n'

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.programs import write_file
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, HEAD, IMAGES, User, demo_with, install_changed, make_user
 
@@ -181,8 +182,7 @@ def test_a_failed_reinstall_leaves_the_earlier_install_working(own_demo: User, c
 
 
 def test_a_sites_change_reaches_module_and_scripts_by_module_only(own_demo: User, tmp_path: Path) -> None:
-    site = tmp_path / "site.toml"
-    site.write_text('[container_env]\nOMP_NUM_THREADS = "7"\n')
+    site = write_file(tmp_path / "site.toml", '[container_env]\nOMP_NUM_THREADS = "7"\n')
     own_demo.env["SIFMOD_SITE"] = str(site)
     commands = own_demo.installdir(DEMO_MODULE) / "bin"
     before = fingerprint(commands)
@@ -216,8 +216,7 @@ def test_an_install_that_finds_another_at_work_undoes_nothing_of_it(own_demo: Us
 
 def test_a_dry_run_of_an_image_that_is_not_built_yet_does_not_miss_it(user: User) -> None:
     (user.prefix / "Small.def").write_text("Bootstrap: localimage\nFrom: nowhere.sif\n")
-    easyconfig = user.prefix / "Demo-1.0.eb"
-    easyconfig.write_text(f"{HEAD}definition = 'Small.def'\n")
+    easyconfig = write_file(user.prefix / "Demo-1.0.eb", f"{HEAD}definition = 'Small.def'\n")
     done = user.eb(str(easyconfig), "-x")
     assert "checksum" in done.stdout
     assert "index out of range" not in done.stdout + done.stderr

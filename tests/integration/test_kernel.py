@@ -13,6 +13,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 from kernels import NAME, client_of, outcome
+from tests.programs import write_file
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user, make_wheel
 
@@ -77,9 +78,10 @@ def test_a_cell_runs_in_the_container_with_the_users_packages(with_ipykernel: Us
 
 def test_the_module_s_kernel_comes_before_that_of_the_home(with_ipykernel: User, data: Path) -> None:
     """jupyter_core does that by itself for the owner of the environment alone."""
-    kernel = data / "kernels/python3/kernel.json"
-    kernel.parent.mkdir(parents=True)
-    kernel.write_text('{"argv": ["/usr/bin/false"], "display_name": "Host", "language": "python"}')
+    write_file(
+        data / "kernels/python3/kernel.json",
+        '{"argv": ["/usr/bin/false"], "display_name": "Host", "language": "python"}',
+    )
     code = (
         "import os; os.geteuid = lambda: 54321; os.getlogin = lambda: 'another'\n"
         "from jupyter_client.kernelspec import KernelSpecManager\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.lacking import lacking
-from tests.programs import write_program
+from tests.programs import write_file, write_program
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, greet
 
@@ -61,8 +61,7 @@ def test_help_shows_options_exit_codes_and_examples(extended: User) -> None:
 def test_a_run_that_ends_before_it_has_its_names_removes_nothing_of_the_users(extended: User, tmp_path: Path) -> None:
     """As when mktemp gets the last inode of a quota: with an empty name, `.*` of the current folder would go."""
     mktemp = tmp_path / "mktemp"
-    mktemp.write_text('#!/bin/sh\nname=$(/usr/bin/mktemp "$@") && mkdir "$name.mode" && echo "$name"\n')
-    mktemp.chmod(0o755)
+    write_program(mktemp, '#!/bin/sh\nname=$(/usr/bin/mktemp "$@") && mkdir "$name.mode" && echo "$name"\n')
     (tmp_path / ".ssh").mkdir()
     run = f"cd {tmp_path}; PATH={tmp_path}:$PATH"
     extended.run(f"module load {DEMO_MODULE}; {run} make-squashfs", status=5)
@@ -339,8 +338,7 @@ def test_without_write_permission_it_says_what_to_type(extended: User) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("read_ahead", "statuses"), [("no", (5, 6)), ("yes", (6,))])
 def test_an_unreadable_file_is_not_lost_in_silence(extended: User, read_ahead: str, statuses: tuple[int, ...]) -> None:
-    secret = root(extended) / "user-software" / "secret"
-    secret.write_text("x" * 1000)
+    secret = write_file(root(extended) / "user-software" / "secret", "x" * 1000)
     secret.chmod(0)
     done = extended.run(f"{LOAD}; make-squashfs --read-ahead={read_ahead}", check=False)
     secret.chmod(0o600)
@@ -390,8 +388,7 @@ def test_reading_ahead_packs_the_same(extended: User, tmp_path: Path) -> None:
         stream.write(b"end")
     os.mkfifo(odd / "pipe")
     deep = odd / ("d" * 120) / ("e" * 120)
-    deep.mkdir(parents=True)
-    (deep / "file").write_text("deep")
+    write_file(deep / "file", "deep")
     os.utime(deep / "file", (-1000, -1000))
     root(extended).joinpath("user-software").chmod(0o2755)
 

@@ -19,8 +19,7 @@ SIFMOD_EASYCONFIG = ROOT / "easyconfigs" / "s" / "sifmod" / f"sifmod-{sifmod.__v
 
 
 def use_site(user: User, text: str) -> Path:
-    path = user.prefix / "our site.toml"
-    path.write_text(f'image_repositories = ["{TESTBED}/images"]\n{text}')
+    path = write_file(user.prefix / "our site.toml", f'image_repositories = ["{TESTBED}/images"]\n{text}')
     user.env["SIFMOD_SITE"] = str(path)
     return path
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.programs import write_file
 
 from conftest import GREETING, IMAGES, QUICK_BUILDS, SCRATCH, User, make_wheel
 
@@ -63,8 +64,7 @@ def secret() -> Iterator[Path]:
     """A file in the home of the user, as a key of SSH is one."""
     folder = Path.home() / f".sifmod-trust-{uuid.uuid4().hex}"
     folder.mkdir()
-    path = folder / "secret"
-    path.write_text("secret")
+    path = write_file(folder / "secret", "secret")
     yield path
     path.unlink()
     folder.rmdir()
@@ -90,8 +90,7 @@ def spy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.usefixtures("secret")
 def test_an_image_is_isolated(user: User, spy: Path, written: str, tmp_path: Path, launch: str, scratch: Path) -> None:
     wheel = make_wheel(tmp_path, *GREETING)
-    easyconfig = user.prefix / "Spy-1.0.eb"
-    easyconfig.write_text(f"{EASYCONFIG}launch = '{launch}'\n")
+    easyconfig = write_file(user.prefix / "Spy-1.0.eb", f"{EASYCONFIG}launch = '{launch}'\n")
     user.env.update(
         NAME_OF_THE_USER="1", PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheel.parent), EASYBUILD_SOURCEPATH=str(spy.parent)
     )

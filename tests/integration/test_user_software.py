@@ -43,8 +43,7 @@ def test_unpacked_it_can_be_written_to_again(extended: User) -> None:
 @pytest.mark.slow
 def test_the_mark_of_an_unpacked_directory_replaces_a_link(extended: User, tmp_path: Path) -> None:
     """Whoever may write to the installation could let others empty their own files."""
-    victim = tmp_path / "victim"
-    victim.write_text("years of work")
+    victim = write_file(tmp_path / "victim", "years of work")
     mark = extended.installdir(DEMO_MODULE) / "user-software.unpacked"
     mark.symlink_to(victim)
     extended.run(f"{LOAD}; make-squashfs --remove-directory")

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.programs import write_program
+from tests.programs import write_file, write_program
 from tests.waiting import until
 
 from conftest import DEMO_MODULE, LUMI_MODULE, User
@@ -65,8 +65,7 @@ def test_start_shell_takes_bashs_arguments(demo: User) -> None:
 
 def test_the_users_home_packages_do_not_shadow_the_image(demo: User, tmp_path: Path) -> None:
     packages = tmp_path / ".local/lib/python3.11/site-packages"
-    packages.mkdir(parents=True)
-    (packages / "demo_vendor.py").write_text("__version__ = 'shadow'\n")
+    write_file(packages / "demo_vendor.py", "__version__ = 'shadow'\n")
     show = "python -c 'import demo_vendor; print(demo_vendor.__version__)'"
     out = demo.out(f"{LOAD}; HOME={tmp_path} {show}; HOME={tmp_path} singularity exec --home {tmp_path} $SIF {show}")
     assert out.splitlines() == ["1.2.3+site"] * 2
@@ -177,8 +176,7 @@ def test_a_working_directory_that_the_container_does_not_show_is_named(demo: Use
 
 
 def test_a_path_that_the_container_does_not_have_is_named_with_what_binds_it(demo: User, scratch: Path) -> None:
-    data = scratch / "a b,c.csv"
-    data.write_text("1\n")
+    data = write_file(scratch / "a b,c.csv", "1\n")
     done = demo.run(f"{LOAD}; start-shell -c 'cat \"$2\"' - --x=/etc/passwd '{data}' '{data}'", check=False)
     named, *errors = done.stderr.splitlines()
     assert named.startswith(

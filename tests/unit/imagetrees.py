@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Union
 
+from tests.programs import write_file
+
 DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
 HEADER = struct.Struct("<32s10s3s3s16s8q")
 DEFINITION, PARTITION, SIGNATURE = 0x4001, 0x4004, 0x4005
@@ -17,10 +19,7 @@ SifObject = tuple[int, bytes, bytes, int]
 
 def write(top: Path, path: str, text: str = "") -> Path:
     """Write a file of the tree; its folders are made."""
-    target = top / path.lstrip("/")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(text)
-    return target
+    return write_file(top / path.lstrip("/"), text)
 
 
 def link(top: Path, path: str, target: Union[Path, str]) -> None:

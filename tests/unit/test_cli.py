@@ -12,6 +12,7 @@ from typing import NoReturn
 import click
 import pytest
 from click.testing import CliRunner, Result
+from tests.programs import write_file
 
 import sifmod
 from sifmod import cli as command_line
@@ -184,8 +185,7 @@ def site_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SiteFile:
     """Write a site file, and put it in force."""
 
     def write(text: str) -> str:
-        path = tmp_path / "our site.toml"
-        path.write_text(text)
+        path = write_file(tmp_path / "our site.toml", text)
         monkeypatch.setenv("SIFMOD_SITE", str(path))
         return str(path)
 
@@ -315,8 +315,7 @@ def test_colour_is_for_terminals_only(call: Call, site_file: SiteFile, tmp_path:
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
 def test_the_shell_reads_the_script_of_its_completion(call: Call, need: Need, tmp_path: Path, shell: str) -> None:
-    script = tmp_path / "script"
-    script.write_text(call("completion", shell).output)
+    script = write_file(tmp_path / "script", call("completion", shell).output)
     assert "_SIFMOD_COMPLETE" in script.read_text()
     subprocess.run([need(shell), "-n", str(script)], check=True)
 

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from packaging.version import Version
 from tests.lacking import lacking
+from tests.programs import write_program
 
 import sifmod
 
@@ -156,9 +157,7 @@ def started(command: Path, **environ: str) -> list[str]:
 
 
 def test_the_launcher_takes_the_python_of_its_install_and_its_own_library(launcher: Path, tmp_path: Path) -> None:
-    other = tmp_path / "python3"
-    other.write_text("#!/bin/sh\necho 'of a container'\n")
-    other.chmod(0o755)
+    other = write_program(tmp_path / "python3", "#!/bin/sh\necho 'of a container'\n")
     path = f"{tmp_path}:/usr/bin:/bin"
     assert started(launcher, PATH=path) == [sys.executable, str(launcher.parents[1] / "python"), "a b", "$c"]
     assert started(launcher, PATH=path, EB_PYTHON=str(other)) == ["of a container"]

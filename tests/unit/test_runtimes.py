@@ -10,7 +10,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.programs import ran
+from tests.programs import ran, write_file
 
 from sifmod.container.runtime import APPTAINER, RUNTIMES
 
@@ -75,8 +75,7 @@ def written(third: SimpleNamespace, top: Path) -> Any:
     )
     spec = replace(spec, squashfs="thing.sqsh")
     for item in third.templates.render(spec, third.site):
-        (top / item.path).parent.mkdir(parents=True, exist_ok=True)
-        (top / item.path).write_text(item.text)
+        write_file(top / item.path, item.text)
         (top / item.path).chmod(0o755 if item.executable else 0o644)
     (top / "thing.sqsh").touch()
     return spec
@@ -86,8 +85,7 @@ def test_the_site_takes_it(third: SimpleNamespace, tmp_path: Path) -> None:
     schema = third.schema.site_schema()["properties"]["runtimes"]
     assert "acme" in schema["items"]["enum"]
     assert "`apptainer` stands for SingularityCE too. With `enroot`" in schema["description"]
-    path = tmp_path / "site.toml"
-    path.write_text('runtimes = ["acme"]\n')
+    path = write_file(tmp_path / "site.toml", 'runtimes = ["acme"]\n')
     site = third.settings.load_settings({}, str(path)).site
     assert [one.name for one in site.squashfs_runtimes] == ["ACME"]
     assert site.prefers_plugin

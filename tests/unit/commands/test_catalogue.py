@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 from click.testing import Result
+from tests.programs import write_file
 
 from sifmod import names
 from sifmod.catalogue import collection
@@ -69,8 +70,7 @@ def installed(space: SoftwareSpace, module: str = "Demo/1", *commands: str, **ch
 
 def test_the_installed_are_written_with_what_the_install_recorded(space: SoftwareSpace, output: Path) -> None:
     root = installed(space, "Demo/1", "python", "demo", expected_packages={"torch": "2.2.0"}, mpi="host")
-    (root / "runscripts").mkdir()
-    (root / "runscripts" / names.CONSTRAINTS).write_text("numpy==1.26.4\nTorch==2.2.0\n")
+    write_file(root / "runscripts" / names.CONSTRAINTS, "numpy==1.26.4\nTorch==2.2.0\n")
     (root / "user-software/venv/demo/lib/python3.11/site-packages/extra-1.dist-info").mkdir()
     (root / "user-software/venv/demo/lib/python3.11/site-packages/extra-1.dist-info/METADATA").write_text(
         "Metadata-Version: 2.1\nName: extra\nVersion: 1\n"
@@ -231,8 +231,7 @@ def test_foreign_files_stay_and_a_missing_folder_is_named(space: SoftwareSpace, 
     result = run("--output", output, "--easyconfigs", tmp_path / "nowhere")
     assert "nowhere': name a folder of easyconfigs" in str(result.exception)
     assert not output.exists()
-    output.mkdir(parents=True)
-    (output / "thesis.tex").write_text("years")
+    write_file(output / "thesis.tex", "years")
     result = run("--output", output)
     assert isinstance(result.exception, SifmodError)
     assert "has files that are not of an earlier one" in str(result.exception)

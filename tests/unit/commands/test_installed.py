@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from tests.programs import write_program
+from tests.programs import write_file, write_program
 
 from sifmod import names
 from sifmod.cli import cli
@@ -57,8 +57,7 @@ def test_list_says_what_there_is(call: Call, root: Path, prefix: Path, monkeypat
     (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
     (root / names.USER_SOFTWARE_LIST).write_text("a==1\nb==2\n")
     robot = prefix / "robot"
-    robot.mkdir()
-    (robot / "Python-3.12-demo.eb").write_text("easyblock = 'ContainerImage'\n")
+    write_file(robot / "Python-3.12-demo.eb", "easyblock = 'ContainerImage'\n")
     monkeypatch.setenv("EASYBUILD_ROBOT_PATHS", f"{robot}:")
     monkeypatch.setenv("LOADEDMODULES", MODULE)
     monkeypatch.setenv("EBROOTPYTHON", str(root))

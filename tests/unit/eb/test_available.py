@@ -95,8 +95,7 @@ def test_odd_names_find_nothing(robot: dict[str, str], name: str) -> None:
 
 def test_easyconfigs_below_a_folder_and_those_in_its_archives(tmp_path: Path) -> None:
     for name in ("t/Thing/Thing-1.eb", "Other-1.eb", "__archive__/t/Thing/Thing-0.eb", ".git/Thing-9.eb", "note.txt"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(OURS)
+        write_file(tmp_path / name, OURS)
     (tmp_path / "GCC-1.eb").write_text("easyblock = 'EB_GCC'\n")
     (tmp_path / "Gone-1.eb").symlink_to("nowhere")
     (tmp_path / ".#Other-1.eb").symlink_to("me@login1.123")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.programs import ran
+from tests.programs import ran, write_file
 
 from sifmod.eb.available import find_easyconfig, newer_easyconfigs
 from sifmod.eb.configuration import SECTIONS, configuration
@@ -143,9 +143,7 @@ NAMES = ("Demo", "demo", "7zip", "_x", "Ähm", "éa", "zlib", "Zoltan", "R", "{x
 def written(case: Case, top: Path) -> dict[str, str]:
     """Write the files of a case below a folder, and return its environment."""
     for name, text in case.files.items():
-        path = top / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text.replace("{top}", str(top)))
+        write_file(top / name, text.replace("{top}", str(top)))
     for name in ("home", "work", "xdg"):
         (top / name).mkdir(parents=True, exist_ok=True)
     values = {name: value.replace("{top}", str(top)) for name, value in case.variables.items()}
@@ -228,8 +226,7 @@ def test_easyconfigs_are_found_where_eb_finds_them(tmp_path: Path, monkeypatch: 
     here += [indexed / "t/Thing/Thing-6.eb", indexed / "t/Thing/Thing-7.eb", stale / "t/Thing/Thing-8.eb"]
     here += [first / "7/7zip/7zip-1.eb", second / "0/7zip/7zip-1.eb"]
     for path in here:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("easyblock = 'ContainerImage'\n")
+        write_file(path, "easyblock = 'ContainerImage'\n")
     until = "# valid until: {}-12-31 23:59:59.999999\n"
     (indexed / ".eb-path-index").write_text(f"{until.format(9999)}t/Thing/Thing-6.eb\nt/Thing/Thing-9.eb\n")
     (stale / ".eb-path-index").write_text(f"{until.format(2001)}t/Thing/Thing-6.eb\n")

@@ -9,7 +9,7 @@ from typing import Callable, Optional
 
 import pytest
 from packaging.requirements import Requirement
-from tests.programs import ran
+from tests.programs import ran, write_file
 
 import sifmod
 from sifmod.eb import robot
@@ -87,9 +87,7 @@ def test_each_shell_that_reads_the_settings_twice_has_them_once(shell: Shell, en
 
 @pytest.mark.parametrize("folder", ["two  words", "it's", 'say "x"', "back\\slash", "wow!"])
 def test_a_sifmod_elsewhere_is_told(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str) -> None:
-    block = tmp_path / folder / "easyblocks" / "containerimage.py"
-    block.parent.mkdir(parents=True)
-    block.write_text("")
+    block = write_file(tmp_path / folder / "easyblocks" / "containerimage.py", "")
     (tmp_path / folder / "easyconfigs").mkdir()
     monkeypatch.setattr(robot, "_LIBRARY", tmp_path / folder / "src")
     variables = after(*shell, easybuild_settings(shell[0], {}))
@@ -162,8 +160,7 @@ def test_a_damaged_one_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 def test_an_installed_wheel_counts_before_folders_above(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With `pip install --target /apps/sifmod`, /apps/easyconfigs may be the site's own."""
     for folder in ("easyconfigs", "easyblocks", "sifmod/easybuild/easyconfigs", "sifmod/easybuild/easyblocks/generic"):
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "containerimage.py").write_text("")
+        write_file(tmp_path / folder / "containerimage.py", "")
     monkeypatch.setattr(robot, "_LIBRARY", tmp_path / "sifmod")
     assert easyconfigs_path() == tmp_path / "sifmod/easybuild/easyconfigs"
     assert easyblock_path() == tmp_path / "sifmod/easybuild/easyblocks/generic/containerimage.py"

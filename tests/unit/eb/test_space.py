@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Callable
 
 import pytest
+from tests.programs import write_file
 
 from sifmod.eb.space import SoftwareSpace, software_space, source_paths
 from sifmod.errors import EasyBuildError, InstallError
@@ -42,9 +43,7 @@ def test_a_given_prefix_counts_first_and_a_missing_one_is_named(environ: Environ
 
 @pytest.mark.parametrize("user", ["", "/home/a%b"])
 def test_percent_signs_in_the_environment_do_no_harm(environ: Environ, tmp_path: Path, user: str) -> None:
-    path = tmp_path / "xdg" / "easybuild.d" / "site.cfg"
-    path.parent.mkdir(parents=True)
-    path.write_text("[config]\nprefix = %(HOME)s/p\n")
+    write_file(tmp_path / "xdg" / "easybuild.d" / "site.cfg", "[config]\nprefix = %(HOME)s/p\n")
     assert software_space(environ=environ(PROMPT="100% %(X)s", HOME=user)).software == Path(f"{user}/p/software")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.programs import write_file, write_program
 
 from sifmod.environment.conda import CondaSource, make_conda_environment, read_conda
 from sifmod.errors import ImageError, ParameterError, SifmodError
@@ -52,9 +53,7 @@ run sifmod environment again' >&2
 
 
 def write(folder: Path, text: str, name: str = "environment.yml") -> Path:
-    path = folder / name
-    path.write_text(text)
-    return path
+    return write_file(folder / name, text)
 
 
 def fake(folder: Path, tool: str, records: list[Any], *, status: int = 0) -> None:
@@ -66,15 +65,15 @@ def fake(folder: Path, tool: str, records: list[Any], *, status: int = 0) -> Non
         (folder / "records" / f"{number}.json").write_text(text)
     runtime = folder / "bin" / "singularity"
     here = shlex.quote(str(folder))
-    runtime.write_text(
+    write_program(
+        runtime,
         "#!/bin/bash\n"
         f'if [[ "$*" == *" /bin/sh -s" ]]; then cat >/dev/null; echo {tool}; exit; fi\n'
         f'cat >{here}/given\necho "$*" >{here}/words\n'
         f'((! {status})) || {{ echo "PackagesNotFound: zlibb" >&2; exit {status}; }}\n'
         'scratch=${SINGULARITY_BINDPATH%%:/tmp*}; mkdir -p "$scratch/environment"\n'
-        f'cp -r {here}/records "$scratch/environment/conda-meta"\n'
+        f'cp -r {here}/records "$scratch/environment/conda-meta"\n',
     )
-    runtime.chmod(0o755)
 
 
 def made(folder: Path, monkeypatch: pytest.MonkeyPatch, source: CondaSource, *, uri: str = REMOTE) -> dict[str, str]:

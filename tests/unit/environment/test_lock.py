@@ -3,6 +3,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from tests.programs import write_file
 
 from sifmod.environment.lock import Locked, Platform, lock_text, locked_wheel, read_lock
 from sifmod.errors import SifmodError
@@ -39,9 +40,7 @@ hashes = {{sha256 = "{SHA}"}}
 
 
 def write(folder: Path, packages: str = PACKAGE, head: str = "") -> Path:
-    path = folder / "pylock.toml"
-    path.write_text(f'lock-version = "1.0"\ncreated-by = "test"\n{head}\n{packages}')
-    return path
+    return write_file(folder / "pylock.toml", f'lock-version = "1.0"\ncreated-by = "test"\n{head}\n{packages}')
 
 
 def test_a_lock_that_was_written_is_read_the_same(tmp_path: Path) -> None:
@@ -136,8 +135,7 @@ sha256 = "{SHA}"
 
 @pytest.mark.parametrize(("text", "place"), [(UV, "https://x.org/"), (PIP, "/w/")])
 def test_locks_of_uv_and_pip(tmp_path: Path, text: str, place: str) -> None:
-    path = tmp_path / "pylock.toml"
-    path.write_text(text.replace("/w/", f"{tmp_path}/w/"))
+    path = write_file(tmp_path / "pylock.toml", text.replace("/w/", f"{tmp_path}/w/"))
     (found,) = read_lock(path, LINUX)
     place = place.replace("/w/", f"{tmp_path}/w/")
     assert (found.name, found.version, found.url or found.path) == (

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.utils import canonicalize_name
+from tests.programs import write_file
 
 from sifmod.environment import requirements
 from sifmod.environment.requirements import Requirements, read_pyproject, read_requirements
@@ -25,8 +26,7 @@ def wheel(tmp_path: Path) -> Path:
 
 
 def read(folder: Path, text: str) -> Requirements:
-    path = folder / "requirements.txt"
-    path.write_text(text)
+    path = write_file(folder / "requirements.txt", text)
     return read_requirements(path)
 
 
@@ -242,9 +242,7 @@ lint = ["ruff"]
 
 
 def project(folder: Path, text: str = PROJECT) -> Path:
-    path = folder / "pyproject.toml"
-    path.write_text(text)
-    return path
+    return write_file(folder / "pyproject.toml", text)
 
 
 def test_a_project_with_extras_and_groups(tmp_path: Path) -> None:

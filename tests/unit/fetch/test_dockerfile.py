@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import pytest
+from tests.programs import write_program
 
 from sifmod.errors import ImageError, InstallError, ParameterError
 from sifmod.fetch.credentials import Credentials, find_all_credentials, login_file
@@ -53,8 +54,7 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder, self.said = folder, list[str]()
         for name, script in (("buildah", BUILDER), ("singularity", RUNTIME)):
-            (folder / name).write_text(script)
-            (folder / name).chmod(0o755)
+            write_program(folder / name, script)
         (folder / "singularity.image").write_bytes(SIF_HEADER)
         (folder / "buildah.script").touch()
         (folder / "tmp").mkdir()
@@ -128,8 +128,7 @@ def test_a_link_out_of_the_folder_is_not_built_of(place: Place, name: str, targe
 
 
 def test_a_link_within_the_folder_is_built_of(place: Place) -> None:
-    (place.folder / "real").write_text("text")
-    (place.folder / "real").chmod(0o755)
+    write_program(place.folder / "real", "text")
     (place.folder / "data.bin").unlink()
     (place.folder / "data.bin").symlink_to("real")
     place.build()

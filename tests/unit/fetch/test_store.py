@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
+from tests.programs import write_file, write_program
 
 from sifmod.errors import ImageError
 from sifmod.fetch import making
@@ -34,9 +35,7 @@ cp "$0.image" "$2"
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Path:
-    path = tmp_path / "singularity"
-    path.write_text(RUNTIME)
-    path.chmod(0o755)
+    path = write_program(tmp_path / "singularity", RUNTIME)
     (tmp_path / "singularity.image").write_bytes(SIF_HEADER)
     (tmp_path / "image.tar").touch()
     return path
@@ -93,14 +92,12 @@ def test_an_image_is_pulled_once_and_in_a_private_folder(store: Store, runtime: 
 
 def test_what_a_killed_pull_has_left_is_in_nobody_s_way(store: Store, tmp_path: Path) -> None:
     store.folder.mkdir()
-    (tmp_path / "victim").mkdir()
-    (tmp_path / "victim" / "file").touch()
+    write_file(tmp_path / "victim" / "file")
     partial = store.folder / f".{store.target.name}.partial"
     partial.symlink_to(tmp_path / "victim")
     store()
     assert (tmp_path / "victim" / "file").exists()
-    partial.mkdir()
-    (partial / "half").touch()
+    write_file(partial / "half")
     store.target.unlink()
     store()
     assert not partial.exists()
@@ -231,8 +228,7 @@ def test_a_record_that_is_no_record_is_none(store: Store, records: Path, text: s
 
 def test_the_lock_is_not_opened_through_a_link(store: Store, tmp_path: Path) -> None:
     store.folder.mkdir()
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
+    victim = write_file(tmp_path / "victim", "precious")
     lock = store.folder / f".{store.target.name}.lock"
     lock.symlink_to(victim)
     with pytest.raises(ImageError, match="is a symbolic link, and should be a lock file: remove it"):
@@ -242,8 +238,7 @@ def test_the_lock_is_not_opened_through_a_link(store: Store, tmp_path: Path) -> 
 
 def test_the_lock_is_not_emptied(store: Store) -> None:
     store.folder.mkdir()
-    lock = store.folder / f".{store.target.name}.lock"
-    lock.write_text("somebody's file")
+    lock = write_file(store.folder / f".{store.target.name}.lock", "somebody's file")
     os.link(lock, store.folder.parent / "victim")
     store()
     assert (store.folder.parent / "victim").read_text() == "somebody's file"
@@ -259,8 +254,7 @@ def test_a_build_sends_no_password_elsewhere(tmp_path: Path, runtime: Path, monk
     monkeypatch.setattr("sifmod.fetch.store.check_login", refused)
     for variable in ("USERNAME", "PASSWORD"):
         monkeypatch.setenv(f"SINGULARITY_DOCKER_{variable}", "x")
-    definition = tmp_path / "x.def"
-    definition.write_text("Bootstrap: docker\nFrom: registry.example.org/a/b:1\n")
+    definition = write_file(tmp_path / "x.def", "Bootstrap: docker\nFrom: registry.example.org/a/b:1\n")
     site = a_site(credential_registries=("registry.example.org",))
     with pytest.raises(ImageError, match="was not sent"):
         ImageStore(tmp_path, ContainerRuntime(runtime), site, print).build(Definition(definition, {}), stem="x")

@@ -11,7 +11,7 @@ import packaging.requirements
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.programs import ran
+from tests.programs import ran, write_file
 
 from sifmod.inside import consistency, trees
 from sifmod.inside.consistency import (
@@ -189,9 +189,7 @@ def test_every_form_of_metadata_is_found_and_a_fifo_is_not_waited_for(tmp_path: 
         "d.egg/EGG-INFO/PKG-INFO",
         "~e.dist-info/METADATA",
     ):
-        file = tmp_path / path
-        file.parent.mkdir(exist_ok=True, parents=True)
-        file.write_text(f"Name: {path[0]}\nVersion: 1\n")
+        write_file(tmp_path / path, f"Name: {path[0]}\nVersion: 1\n")
     (tmp_path / "f.dist-info").mkdir()
     os.mkfifo(tmp_path / "f.dist-info" / "METADATA")
     assert [package.name for package in packages_in(str(tmp_path))] == ["a", "b", "c", "d"]

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.programs import ran
+from tests.programs import ran, write_program
 
 from sifmod import names
 from sifmod.inside import installers, installing
@@ -60,9 +60,7 @@ def test_without_a_uv_it_says_how_to_get_one(python: str) -> None:
 
 @pytest.mark.parametrize("words", [["venv", "x"], ["pip", "list"], ["pip", "install", "--help"], []])
 def test_everything_else_is_uv_s_own_with_its_status(tmp_path: Path, words: list[str]) -> None:
-    fake = tmp_path / "uv"
-    fake.write_text('#!/bin/sh\necho "${UV_EXCLUDE-unset}" "$@"\nexit 7\n')
-    fake.chmod(0o755)
+    write_program(tmp_path / "uv", '#!/bin/sh\necho "${UV_EXCLUDE-unset}" "$@"\nexit 7\n')
     done = run("uv", *words, PATH=str(tmp_path), UV_EXCLUDE=installers.HELD)
     assert (done.returncode, done.stdout.split()) == (7, ["unset", *words])
     # the user's own value is nothing that the module has set

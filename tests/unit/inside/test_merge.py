@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.programs import write_file
 
 from sifmod.inside import merge
 from sifmod.inside.trees import requirements
@@ -28,10 +29,7 @@ ODD_NAMES = ["a b", "two\nlines", "comma,quote\"'", "gr\u00fc\u00dfe", os.fsdeco
 
 
 def put(top: Path, name: str, text: str = "") -> Path:
-    path = top / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
+    return write_file(top / name, text)
 
 
 def record_line(name: str) -> str:

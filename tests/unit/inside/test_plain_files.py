@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Callable
 
 import pytest
-from tests.programs import ran
+from tests.programs import ran, write_file
 
 from sifmod.resources import program
 
@@ -32,9 +32,7 @@ def look(top: Path) -> subprocess.CompletedProcess[str]:
 def top(tmp_path: Path) -> Path:
     """Return user software with every file that is read, and a folder of licences."""
     for name in FILES:
-        path = tmp_path / "user [software]" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("text")
+        write_file(tmp_path / "user [software]" / name, "text")
     (tmp_path / "user [software]" / SITE / "a-1.dist-info/licenses").mkdir()
     (tmp_path / "user [software]" / SITE / "gone.pth").symlink_to("nowhere")
     return tmp_path / "user [software]"

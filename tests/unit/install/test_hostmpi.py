@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.programs import write_program
 
 from sifmod.container.bind import Bind, BindPattern
 from sifmod.container.spec import ContainerSpec
@@ -39,7 +40,8 @@ def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(folder, "/ucx/libuct_ib.so.0").write_bytes(elf("libuct_ib.so.0", ["libibverbs.so.1"], GLIBC))
     ldd = tmp_path / "bin" / "ldd"
     ldd.parent.mkdir()
-    ldd.write_text(
+    write_program(
+        ldd,
         f"""#!/bin/sh
 echo '	linux-vdso.so.1 (0x00007fd0df0fc000)'
 case $1 in
@@ -49,9 +51,8 @@ esac
 echo '	libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007fd0dc511000)'
 echo '	libstdc++.so.6 => /lib/x86_64-linux-gnu/libstdc++.so.6 (0x00007fd0dc511000)'
 echo '	/lib64/ld-linux-x86-64.so.2 (0x00007fd0df0fe000)'
-"""
+""",
     )
-    ldd.chmod(0o755)
     monkeypatch.setenv("PATH", f"{ldd.parent}:/usr/bin:/bin")
     return folder
 
@@ -149,9 +150,9 @@ def test_what_is_no_mpi_or_fails_is_named(libraries: Path, tmp_path: Path) -> No
 
 
 def test_the_library_path_comes_before_the_loader_s_cache(libraries: Path, tmp_path: Path) -> None:
-    cached = tmp_path / "bin" / "ldconfig"
-    cached.write_text("#!/bin/sh\necho '	libmpi.so.40 (libc6,x86-64) => /usr/lib/libmpi.so.40'\n")
-    cached.chmod(0o755)
+    cached = write_program(
+        tmp_path / "bin" / "ldconfig", "#!/bin/sh\necho '	libmpi.so.40 (libc6,x86-64) => /usr/lib/libmpi.so.40'\n"
+    )
     environ = {"PATH": f"{cached.parent}:/usr/bin:/bin"}
     assert find_library(environ) == Path("/usr/lib/libmpi.so.40")
     assert find_library({**environ, "LD_LIBRARY_PATH": f":/nowhere:{libraries}"}) == libraries / "libmpich.so.12"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.programs import write_program
 
 from sifmod.container.bind import Bind
 from sifmod.errors import ParameterError, SifmodError
@@ -45,9 +46,7 @@ SwitchType              = switch/hpe_slingshot
 
 
 def script(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}")
-    path.chmod(0o755)
+    write_program(path, f"#!/bin/sh\n{text}")
 
 
 @pytest.fixture

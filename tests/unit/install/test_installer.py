@@ -290,8 +290,7 @@ def test_each_question_is_asked_once(install: Install, fake: FakeRuntime, monkey
 def earlier(install: Install, installdir: Path, fake: FakeRuntime) -> Snapshot:
     """Install once, let the user add something, and return what is there."""
     install(wrappers=("python", "pip", "oldtool"), sif="old.sif")
-    users = installdir / "user-software" / "venv" / "demo" / "users.py"
-    users.write_text("the user's own\n")
+    users = write_file(installdir / "user-software" / "venv" / "demo" / "users.py", "the user's own\n")
     users.chmod(0o640)
     os.utime(users, ns=(1, 1_500_000_000_123_456_789))
     os.utime(users.parent, ns=(1, 1_500_000_001_000_000_000))
@@ -652,8 +651,7 @@ def test_easybuild_s_names_and_module_files_are_recorded(install: Install, insta
 def test_a_refreshed_module(install: Install, installdir: Path, tmp_path: Path, end: Callable[[Path], None]) -> None:
     """Killed anywhere, `verify` compares the module file with its own hash or with none."""
     spec = install(naming=naming(tmp_path, "1.lua", "link.lua"))
-    file = tmp_path / "1.lua"
-    file.write_text("old")
+    file = write_file(tmp_path / "1.lua", "old")
     (tmp_path / "link.lua").symlink_to(file)
     record_module_files(installdir)
     before = manifest_of(installdir).module_files
@@ -789,8 +787,7 @@ def test_an_image_s_answer_reaches_no_other_module(install: Install, installdir:
 @pytest.mark.usefixtures("earlier")
 @pytest.mark.parametrize("name", ["../../../victim-file", "{tmp_path}/victim-file"])
 def test_files_outside_are_not_removed(install: Install, installdir: Path, tmp_path: Path, name: str) -> None:
-    victim = tmp_path / "victim-file"
-    victim.write_text("precious")
+    victim = write_file(tmp_path / "victim-file", "precious")
     manifest = json.loads((installdir / names.MANIFEST).read_text())
     manifest["files"].append(name.format(tmp_path=tmp_path))
     (installdir / names.MANIFEST).write_text(json.dumps(manifest))

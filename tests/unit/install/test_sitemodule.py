@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from tests.programs import write_file
 
 from sifmod.cli import cli
 from sifmod.errors import SifmodError
@@ -119,9 +120,9 @@ def test_a_full_disk_leaves_the_earlier_module(tmp_path: Path, monkeypatch: pyte
 
 
 def test_settings_of_the_caller_are_named(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = tmp_path / ".config/sifmod/config.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text('slurm_account = "mine"\n[container_env]\nNCCL_DEBUG = "INFO"\n')
+    config = write_file(
+        tmp_path / ".config/sifmod/config.toml", 'slurm_account = "mine"\n[container_env]\nNCCL_DEBUG = "INFO"\n'
+    )
     monkeypatch.setenv("SIFMOD_GPU", "nvidia")
     result = call("--output", "m")
     assert result.exit_code == 0

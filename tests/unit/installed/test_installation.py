@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Callable
 
 import pytest
+from tests.programs import write_file
 
 from sifmod import names
 from sifmod.eb.space import SoftwareSpace
@@ -97,9 +98,7 @@ def test_what_may_not_be_read_is_named(space: SoftwareSpace, install: Install) -
     for name in ("NoModule", "OfOthers"):
         (space.software / name / "1").mkdir(parents=True)
         private.append(space.software / name)
-    others = space.modules / "all" / "OfOthers" / "1.lua"
-    others.parent.mkdir(parents=True)
-    others.write_text(f'local root = "{space.software}/OfOthers/1"\n')
+    others = write_file(space.modules / "all" / "OfOthers" / "1.lua", f'local root = "{space.software}/OfOthers/1"\n')
     for folder in private:
         folder.chmod(0)
     found = find_installations(space)

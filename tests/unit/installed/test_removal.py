@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.programs import write_file
+from tests.programs import write_file, write_program
 from tests.sampling import drawn
 
 from sifmod import names
@@ -236,8 +236,7 @@ def test_a_folder_of_another_user_is_found_first(removal: Removal, root: Path, m
 
 
 def test_a_module_file_of_another_stays(space: SoftwareSpace, removal: Removal, root: Path, said: list[str]) -> None:
-    file = space.modules / "all" / f"{MODULE}.lua"
-    file.write_text('local root = "/elsewhere"\n')
+    file = write_file(space.modules / "all" / f"{MODULE}.lua", 'local root = "/elsewhere"\n')
     removal.remove(keep=None)
     assert file.exists()
     assert any("another installation" in line for line in said)
@@ -316,8 +315,7 @@ def test_a_module_file_in_another_tree_would_stay(space: SoftwareSpace, tmp_path
 def test_module_files_go_only_if_they_load_this_installation(space: SoftwareSpace, tmp_path: Path) -> None:
     victim = make_installation(space, "Victim/1")
     theirs = [space.modules / tree / "Victim" / "1.lua" for tree in ("all", "lang")]
-    outside = tmp_path / "precious"
-    outside.write_text("precious")
+    outside = write_file(tmp_path / "precious", "precious")
     names_of = named(space, "Demo/1")
     make_installation(space, "Demo/1", **names_of)
     manifest = read_manifest(space.software / "Demo" / "1")
@@ -441,8 +439,7 @@ def test_packing_that_fails_stops_the_removal(space: SoftwareSpace, root: Path, 
     (root / "user-software" / "mine").touch()
     packer = root / "bin" / "make-squashfs"
     list_file(root, "bin/make-squashfs")
-    packer.write_text("#!/bin/sh\necho no space left >&2\nexit 8\n")
-    packer.chmod(0o755)
+    write_program(packer, "#!/bin/sh\necho no space left >&2\nexit 8\n")
     removal = Removal(find_installation(space, MODULE), say=print)
     with pytest.raises(InstallError, match="nothing was removed: no space left"):
         removal.remove(keep=tmp_path / "kept")
@@ -558,8 +555,7 @@ def test_a_full_disk_leaves_it_unpacked(
         (root / names.USER_SOFTWARE_LIST).write_text("older==1\n")
     packer = root / "bin" / "make-squashfs"
     list_file(root, "bin/make-squashfs")
-    packer.write_text(PACKER.replace("SQUASHFS", shlex.quote(str(tmp_path / "squashfs"))))
-    packer.chmod(0o755)
+    write_program(packer, PACKER.replace("SQUASHFS", shlex.quote(str(tmp_path / "squashfs"))))
     (tmp_path / "squashfs").write_bytes(SQUASHFS)
 
     def state() -> object:

@@ -3,7 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.programs import ran
+from tests.programs import ran, write_file
 
 from sifmod.container.spec import ContainerSpec
 
@@ -56,8 +56,7 @@ def launcher(tmp_path: Path) -> Callable[[str], Runscript]:
     """Return what runs a runscript of a launch, by its name."""
     prefix = tmp_path / "prefix"
     (prefix / "bin").mkdir(parents=True)
-    interpreter = prefix / "bin" / "python3"
-    interpreter.write_text("#!/bin/bash\nprintf '%s\\0' \"$@\"\nexec env -0\n")
+    interpreter = write_file(prefix / "bin" / "python3", "#!/bin/bash\nprintf '%s\\0' \"$@\"\nexec env -0\n")
     interpreter.chmod(interpreter.stat().st_mode | stat.S_IXUSR)
     return lambda name: Runscript(name, tmp_path, prefix)
 

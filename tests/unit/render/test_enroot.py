@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.programs import ran, write_file, write_program
 from tests.standins import StandIns, write_stand_ins
 from tests.waiting import until
 
@@ -316,15 +317,12 @@ def environment(commands: Commands, tmp_path: Path, **environ: str) -> dict[str,
     call = commands("in-container", "env", "-0", **environ)
     given = {name: call["environ"][name] if value is None else value for name, value in call["env"].items()}
     image = tmp_path / "image"
-    image.mkdir(exist_ok=True)
-    (image / "10-docker.sh").write_text('export PATH="/image/bin:$PATH" OF_IMAGE=1\n')
+    write_file(image / "10-docker.sh", 'export PATH="/image/bin:$PATH" OF_IMAGE=1\n')
     script = tmp_path / "with-environment"
     script.write_text(
         text_of("runscripts/with-environment", commands.spec, ENROOT).replace("/.singularity.d/env", str(image))
     )
-    done = subprocess.run(
-        ["/bin/sh", script, *call["words"][2:]], env=given, capture_output=True, text=True, check=True
-    )
+    done = ran(["/bin/sh", script, *call["words"][2:]], env=given, check=True)
     return dict(word.split("=", 1) for word in done.stdout.split("\0")[:-1])
 
 
@@ -396,8 +394,7 @@ def packed(install: Install, need: Need, tmp_path: Path) -> Iterator[Commands]:
     need("squashfuse_ll", "squashfuse")
     commands = install()
     tree = tmp_path / "tree"
-    tree.mkdir()
-    (tree / "file").write_text("packed\n")
+    write_file(tree / "file", "packed\n")
     command = [need("mksquashfs"), str(tree), str(commands.top / "user-software.squashfs"), "-quiet", "-no-progress"]
     subprocess.run(command, check=True, capture_output=True)
     (commands.top / "user-software").rmdir()
@@ -459,9 +456,9 @@ def test_each_step_has_a_mount_of_its_own(packed: Commands, tmp_path: Path) -> N
 def test_the_command_has_no_child_that_it_did_not_start(packed: Commands) -> None:
     # programs that the wrapper starts, and that end late after their last word
     for name in ("stat", "od"):
-        path = packed.stand_ins.folder / name
-        path.write_text(f'#!/bin/bash\n"{shutil.which(name)}" "$@"\nexec >&-\nsleep 0.3\n')
-        path.chmod(0o755)
+        write_program(
+            packed.stand_ins.folder / name, f'#!/bin/bash\n"{shutil.which(name)}" "$@"\nexec >&-\nsleep 0.3\n'
+        )
     process = start(packed)
     assert Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text() == ""
     kill(process)
@@ -546,8 +543,7 @@ def test_where_locks_are_refused_a_file_is_not_mounted(install: Install, need: N
     commands = install()
     put_into_state(commands.top, "packed")
     flock = commands.stand_ins.folder / "flock"
-    flock.write_text('#!/bin/sh\necho "flock: $1: Function not implemented" >&2\nexit 1\n')
-    flock.chmod(0o755)
+    write_program(flock, '#!/bin/sh\necho "flock: $1: Function not implemented" >&2\nexit 1\n')
     said = commands.refusal(126)
     assert re.search(r"mounted: '.*/sifmod-mounts' can't be locked \(flock: \d+: Function not .*\)\. Set", said)
 

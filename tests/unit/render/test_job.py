@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.programs import write_program
 
 from sifmod.cli import cli
 from sifmod.errors import JobError
@@ -126,9 +127,7 @@ class Run(Protocol):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("job")
-    srun = folder / "srun"
-    srun.write_text("#!/bin/bash\nprintf '%s\\0' \"$@\"\n")
-    srun.chmod(0o755)
+    write_program(folder / "srun", "#!/bin/bash\nprintf '%s\\0' \"$@\"\n")
 
     def run_it(job: Job, site: Optional[Site] = None) -> list[str]:
         text = render_job(job, site or a_site())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Union
 
 import pytest
+from tests.programs import ran
 
 from sifmod import names
 from sifmod.render.templates import render
@@ -96,9 +97,7 @@ def test_shellcheck_finds_nothing_in_what_is_rendered(written: Path, need: Need)
 
 
 def test_lua_can_read_the_module(written: Path, need: Need) -> None:
-    done = subprocess.run(
-        [need("luac5.3", "luac"), "-p", written / MODULE], capture_output=True, text=True, check=False
-    )
+    done = ran([need("luac5.3", "luac"), "-p", written / MODULE])
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Optional
 
 import pytest
+from tests.programs import write_file
 
 from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec
@@ -141,9 +142,7 @@ def test_another_unpacked_image(installed: ContainerSpec, load: Load, tmp_path: 
     change, said = UNPACKED[state]
     labels = '{\n"a": "it\'s $x[1] \\\\n"\n}\n'
     image = tmp_path / "un packed"
-    path = image / LABELS
-    path.parent.mkdir(parents=True)
-    path.write_text(labels)
+    path = write_file(image / LABELS, labels)
     spec = replace(installed, image=str(image), image_mode="central", is_unpacked=True, image_labels=labels)
     if change != "":
         path.unlink()
@@ -324,8 +323,7 @@ def test_a_member_of_the_family_is_unloaded_first(installed: ContainerSpec, load
 def test_eb_keeps_the_python_that_it_had(installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str) -> None:
     """`eb` looks for python3 in PATH, where the container's is first, unless EB_INSTALLPYTHON names one."""
     for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "python3").touch()
+        write_file(tmp_path / name / "python3")
     path = {"PATH": f"{installed.installdir}/bin:{tmp_path}/none:{tmp_path}/first:{tmp_path}/second:/usr/bin:/bin"}
     assert load(installed, environ=path, syntax=syntax)["EB_INSTALLPYTHON"] == f"{tmp_path}/first/python3"
     chosen = {**path, "EB_INSTALLPYTHON": "/mine"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import pytest
-from tests.programs import ran
+from tests.programs import ran, write_file, write_program
 from tests.standins import StandIns, write_stand_ins
 from tests.waiting import until
 
@@ -233,8 +233,7 @@ def packed(installed: ContainerSpec, need: Need, tmp_path: Path) -> Iterator[Con
     """Return the container with packed user software; at the end nothing of its jobs is mounted any more."""
     need("squashfuse_ll", "squashfuse")
     tree = tmp_path / "tree"
-    tree.mkdir()
-    (tree / "file").write_text("packed\n")
+    write_file(tree / "file", "packed\n")
     target = Path(installed.installdir, "user-software.squashfs")
     command = [need("mksquashfs"), str(tree), str(target), "-quiet", "-no-progress"]
     subprocess.run(command, check=True, capture_output=True)
@@ -386,9 +385,7 @@ def test_without_a_mount_no_container_is_started(run: RunJob, installed: Contain
 
 def test_a_slow_mount_is_waited_for_with_tmout(run: RunJob, packed: ContainerSpec, need: Need) -> None:
     tool = Path(need("squashfuse_ll", "squashfuse"))
-    slow = run.stand_ins.folder / tool.name
-    slow.write_text(f'#!/bin/sh\nsleep 2\nexec {tool} "$@"\n')
-    slow.chmod(0o755)
+    write_program(run.stand_ins.folder / tool.name, f'#!/bin/sh\nsleep 2\nexec {tool} "$@"\n')
     run.stand_ins.then("#!/bin/sh\n:\n")
     done = run.run(A_SCRIPT, packed, environ={**IN_A_JOB, "TMOUT": "1"}, before="readonly TMOUT\n")
     assert (done.returncode, done.stderr) == (0, "")
@@ -546,8 +543,7 @@ Inside = Callable[..., Done]
 def inside(tmp_path: Path) -> Inside:
     """Run with-environment, with /.singularity.d in a folder."""
     env = tmp_path / "singularity.d" / "env"
-    env.mkdir(parents=True)
-    (env / "10-docker.sh").write_text('export PATH="/image/bin:$PATH"\nexport OF_IMAGE="${OF_IMAGE:-image}" A=image\n')
+    write_file(env / "10-docker.sh", 'export PATH="/image/bin:$PATH"\nexport OF_IMAGE="${OF_IMAGE:-image}" A=image\n')
     (env / "90-environment.sh").write_text("export LD_LIBRARY_PATH=/image/lib\n")
     # of a container with layers: it needs what is set
     (env / "99-sifmod.sh").write_text('export LATE="${LATE-}once $A $PATH"\n')
@@ -557,8 +553,7 @@ def inside(tmp_path: Path) -> Inside:
         (tmp_path / "commands.txt").write_text(texts["runscripts/commands.txt"])
         text = texts["runscripts/with-environment"].replace("/.singularity.d/env", str(env))
         script = tmp_path / "with-environment"
-        script.write_text(text.replace("/runscripts/commands.txt", str(tmp_path / "commands.txt")))
-        script.chmod(0o755)
+        write_program(script, text.replace("/runscripts/commands.txt", str(tmp_path / "commands.txt")))
         return ran([script, *words], env=environ)
 
     return run

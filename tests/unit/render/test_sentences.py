@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.programs import ran
+from tests.programs import ran, write_file
 
 from sifmod.container.spec import image_is_gone
 from sifmod.render.templates import render
@@ -16,9 +16,7 @@ def said_by_start_shell(tmp_path: Path, runtime: str) -> tuple[int, str]:
     """Run `start-shell` of an installation that has its scripts, and no image."""
     spec = a_spec(installdir=str(tmp_path / "it's here"))
     for artefact in render(spec, a_site(runtime=runtime)):
-        path = tmp_path / "it's here" / artefact.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(artefact.text)
+        write_file(tmp_path / "it's here" / artefact.path, artefact.text)
     done = ran(["bash", "-p", str(tmp_path / "it's here" / "bin" / "start-shell")])
     return done.returncode, done.stderr
 

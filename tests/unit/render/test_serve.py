@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Optional
 
 import pytest
+from tests.programs import ran, write_file
 from tests.waiting import until
 
 from sifmod.container.spec import PythonLayout
@@ -189,9 +190,7 @@ def test_what_is_ready_is_written_down_and_nothing_is_left_when_it_ends(serve: S
 def test_the_line_for_curl_is_one_that_works(serve: Serve) -> None:
     found = serve.ready("--server=vllm", "--key-variable=VLLM_API_KEY")
     command = serve.said.decode().partition("on the cluster: ")[2].splitlines()[0]
-    done = subprocess.run(
-        ["bash", "-c", f'curl() {{ /usr/bin/curl -sS "$@"; }}; {command}'], capture_output=True, text=True, check=True
-    )
+    done = ran(["bash", "-c", f'curl() {{ /usr/bin/curl -sS "$@"; }}; {command}'], check=True)
     assert json.loads(done.stdout) == {"data": [{"id": "model"}]}, found
 
 
@@ -580,8 +579,7 @@ def test_members_wait_for_node_0_and_run_what_joins_it(serve: Serve, how: list[s
 def test_members_follow_node_0_to_other_ports_and_end_well_with_it(serve: Serve) -> None:
     """Slurm would kill them, and the job would have failed."""
     serve.state.mkdir(parents=True, mode=0o700)
-    key = serve.state / f"{serve.job}.key"
-    key.write_text("0f" * 32 + "\n")
+    key = write_file(serve.state / f"{serve.job}.key", "0f" * 32 + "\n")
     show = 'echo "at $1 with $TOKEN"; sleep 60'
     options = ("--nodes=2", "--batch=x", "--variable=TOKEN={join}")
     process = serve.start(*options, command=["bash", "-c", show, "-", "{join}"], environ=MEMBER)

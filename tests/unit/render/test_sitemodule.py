@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Optional
 
 import pytest
+from tests.programs import ran
 
 from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec
@@ -77,9 +78,7 @@ def test_both_files_say_what_wrote_them_however_it_is_named(site: Site) -> None:
 def test_lua_and_tcl_can_read_it(site: Site, need: Need, tmp_path: Path) -> None:
     for name, text in render_site_module(NAME, site).items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        [need("luac5.3", "luac"), "-p", tmp_path / f"{NAME}.lua"], capture_output=True, text=True, check=False
-    )
+    done = ran([need("luac5.3", "luac"), "-p", tmp_path / f"{NAME}.lua"])
     assert (done.returncode, done.stderr) == (0, "")
     complete = "fconfigure stdin -encoding utf-8; exit [expr {![info complete [read stdin]]}]"
     (tmp_path / "complete.tcl").write_text(complete)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.programs import ran, write_program
+from tests.programs import ran, write_file, write_program
 
 from sifmod import names
 from sifmod.container.bind import escape
@@ -121,8 +121,7 @@ def test_local_packages(wrapper: Wrapper, installed: ContainerSpec, tmp_path: Pa
     site = other / "user-software/venv/demo/lib/python3.11/site-packages"
     notes = {"my_proj-0.1": '{"dir_info": {"editable": true}, "url": "file:///home/my%20proj"}', "cloned-2": CLONED}
     deep = site / "usual/_vendor/venv/demo/lib/python3/site-packages/usual-1.dist-info"
-    deep.mkdir(parents=True)
-    (deep / "direct_url.json").write_text(CLONED)
+    write_file(deep / "direct_url.json", CLONED)
     for name, note in {**notes, "odd-3": "[", "usual-1": ""}.items():
         (site / f"{name}.dist-info").mkdir(parents=True)
         (site / f"{name}.dist-info/METADATA").write_text("Name: {}\nVersion: {}\n".format(*name.split("-")))
@@ -172,8 +171,7 @@ def test_they_hold_the_lock_that_removal_takes(wrapper: Wrapper, installed: Cont
 def test_a_lock_that_leads_to_another_file_does_not_empty_it(
     wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path, link: Callable[[Path, Path], None]
 ) -> None:
-    victim = tmp_path / "victim"
-    victim.write_text("years of work")
+    victim = write_file(tmp_path / "victim", "years of work")
     lock = Path(installed.installdir, names.USER_SOFTWARE_LOCK)
     link(victim, lock)
     done = wrapper.run("unmake-squashfs")

@@ -13,6 +13,7 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
+from tests.programs import write_file
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -60,8 +61,7 @@ def load(tmp_path: Path) -> Load:
     """Return the advisories of a file, without the shipped ones."""
 
     def load(text: str) -> dict[str, Advisory]:
-        path = tmp_path / "ours.toml"
-        path.write_text(text)
+        path = write_file(tmp_path / "ours.toml", text)
         found = load_advisories(a_site(advisories=(str(path),)))
         return {one.identifier: one for one in found if one not in SHIPPED}
 
@@ -177,8 +177,7 @@ def test_any_value_is_read_or_refused_with_its_file(
     entry = {**entry, "match": {condition: plain(value)} if condition else {"sites": ["x"]}}
     if not condition:
         entry[key] = plain(value)
-    path = tmp_path_factory.mktemp("advisories") / "x.toml"
-    path.write_text(tomli_w.dumps({"advisory": [entry]}))
+    path = write_file(tmp_path_factory.mktemp("advisories") / "x.toml", tomli_w.dumps({"advisory": [entry]}))
     found: tuple[Advisory, ...] = ()
     message = f"the advisory file '{path}'"
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.programs import write_file
 
 from sifmod.errors import SiteError
 from sifmod.resources import data_path
@@ -121,16 +122,14 @@ BAD = [
 
 @pytest.mark.parametrize("text", GOOD)
 def test_the_schema_allows_what_is_read(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "site.toml"
-    path.write_text(text)
+    path = write_file(tmp_path / "site.toml", text)
     load_site({"SIFMOD_SITE": str(path)})
     assert allows(site_schema(), tomllib.loads(text))
 
 
 @pytest.mark.parametrize("text", BAD)
 def test_the_schema_forbids_what_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "site.toml"
-    path.write_text(text)
+    path = write_file(tmp_path / "site.toml", text)
     with pytest.raises(SiteError):
         load_site({"SIFMOD_SITE": str(path)})
     assert not allows(site_schema(), tomllib.loads(text))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.programs import write_file
 
 from sifmod import names
 from sifmod.usersoftware.commands import others_among_commands, refresh_commands, remove_commands
@@ -26,9 +27,7 @@ def put(top: Path) -> Put:
     """Write a command of the virtual environment."""
 
     def write(name: str, mode: int = 0o755) -> Path:
-        path = top / "user-software/venv/demo/bin" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("#!/bin/sh\n")
+        path = write_file(top / "user-software/venv/demo/bin" / name, "#!/bin/sh\n")
         path.chmod(mode)
         return path
 

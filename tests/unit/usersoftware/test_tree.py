@@ -4,7 +4,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.programs import write_file
+from tests.programs import write_file, write_program
 
 from sifmod.errors import InstallError
 from sifmod.host.runtime import ContainerRuntime
@@ -87,9 +87,7 @@ def test_a_package_that_is_an_option_of_pip_is_not_listed(tmp_path: Path) -> Non
 
 @pytest.mark.timeout(240)  # it would wait for ever
 def test_an_image_whose_python_sleeps_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runtime = tmp_path / "runtime"
-    runtime.write_text("#!/bin/sh\nexec sleep 1000\n")
-    runtime.chmod(0o755)
+    runtime = write_program(tmp_path / "runtime", "#!/bin/sh\nexec sleep 1000\n")
     monkeypatch.setattr(tree, "WRITE_FROM_CONTAINER", 0.1)
     with pytest.raises(InstallError, match=r"did not end within 0\.1 seconds"):
         make_user_software(tmp_path / "us", tmp_path / "rs", tmp_path / "x.sif", ContainerRuntime(runtime), a_spec())

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.programs import write_file, write_program
 
 from sifmod.container.bind import Bind
 from sifmod.errors import InstallError, SifmodError
@@ -191,8 +192,7 @@ def test_a_wheel_that_is_a_link_out_of_the_build_is_not_read(tmp_path: Path) -> 
 
 def test_links_in_place_of_wheels_or_tools_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret, made = tmp_path / "secret", tmp_path / "made"
-    secret.mkdir()
-    (secret / "a-1.0-py3-none-any.whl").touch()
+    write_file(secret / "a-1.0-py3-none-any.whl")
     made.symlink_to(secret)
     with pytest.raises(InstallError, match="a link in the place of its wheels"):
         building._kept(made, tmp_path)
@@ -245,9 +245,7 @@ def test_a_cache_unfit_for_an_overlay_is_named(tmp_path: Path, monkeypatch: pyte
 
 def place(folder: Path, answer: str) -> Place:
     """Return an image in a runtime that prints an answer."""
-    runtime = folder / "singularity"
-    runtime.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
-    runtime.chmod(0o755)
+    runtime = write_program(folder / "singularity", f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
     (folder / "demo.sif").touch()
     return Place(ContainerRuntime(runtime), folder / "demo.sif", "python", (Bind("/a", "/b"),))
 
