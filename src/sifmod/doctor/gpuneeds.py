@@ -28,24 +28,26 @@ class Scene:
     lacks: Callable[[str], bool] = lambda _path: False  # whether a path is missing in the container
 
 
-Words = Iterator[tuple[str, ...]]
-
-
 def check_gpu_needs(scene: Scene) -> Iterator[Finding]:
     """Yield a finding for each need that is not met: the node's without an image, else the container's."""
-    for needs_image, severity, topic, find, *texts in _NEEDS:
-        if needs_image == bool(scene.image):
-            for words in find(scene):
-                yield Finding(severity, topic, *(text.format(*words) for text in texts))
+    checks = (_own_drivers, _no_verbs, _lost_paths) if scene.image else (_missing_devices, _closed_devices)
+    for check in checks:
+        yield from check(scene)
 
 
-def _missing_devices(scene: Scene) -> Words:
+def _missing_devices(scene: Scene) -> Iterator[Finding]:
     for device, command in scene.vendor.made_devices.items():
         if not os.path.exists(device):  # noqa: PTH110 - without an error where a folder above is not ours
-            yield device, command
+            yield Finding(
+                PROBLEM,
+                "GPU devices",
+                f"this host has no {device}",
+                "programs find no GPU in containers until a program on the host makes it",
+                f"as root, at each boot: {command}",
+            )
 
 
-def _closed_devices(scene: Scene) -> Words:
+def _closed_devices(scene: Scene) -> Iterator[Finding]:
     """Yield devices if none of a kind opens; a job of Slurm has its own GPUs only, and perhaps none."""
     if "SLURM_JOB_ID" in scene.environ and not {"SLURM_JOB_GPUS", "SLURM_STEP_GPUS"} & {*scene.environ}:
         return
@@ -53,61 +55,50 @@ def _closed_devices(scene: Scene) -> Words:
         devices = sorted(glob.glob(pattern))  # noqa: PTH207 - the pattern is absolute
         # asks the cgroup of the job too, and starts no device
         if devices and not any(os.access(device, os.R_OK | os.W_OK) for device in devices):
-            yield few(devices), devices[0]
+            yield Finding(
+                PROBLEM,
+                "GPU devices",
+                f"this user can open none of {few(devices)}",
+                "programs find no GPU, although tools may list them",
+                f"join the group of the devices, often render or video: ls -l {devices[0]}",
+            )
 
 
-def _own_drivers(scene: Scene) -> Words:
+def _own_drivers(scene: Scene) -> Iterator[Finding]:
     if scene.image and scene.image.drivers and scene.vendor.driver_library:
-        yield (few([one_line(path) for path in scene.image.drivers]),)
+        yield Finding(
+            NOTE,
+            "driver libraries",
+            f"the image has some of its own: {few([one_line(path) for path in scene.image.drivers])}",
+            "they fit one driver only; where they come before the host's, programs find no GPU",
+            "leave PREPEND_LD_LIBRARY_PATH as the module sets it, or use an image without them",
+        )
 
 
-def _no_verbs(scene: Scene) -> Words:
+def _no_verbs(scene: Scene) -> Iterator[Finding]:
     components = {one.name for one in scene.image.components} if scene.image else set()
     adapters = [Path(path).name for path in sorted(glob.glob(f"{_INFINIBAND}/*"))]  # noqa: PTH207 - the pattern is absolute
-    if adapters and scene.vendor.collectives in components and IBVERBS not in components:
-        yield few(adapters), scene.vendor.collectives
+    library = scene.vendor.collectives
+    if adapters and library in components and IBVERBS not in components:
+        yield Finding(
+            WARNING,
+            "InfiniBand",
+            f"this host has {few(adapters)}, and the image has {library} but no libibverbs",
+            f"{library} uses TCP between nodes, which is much slower, unless bind paths bring that",
+            "use an image with rdma-core (Debian: libibverbs1 and ibverbs-providers)",
+        )
 
 
-def _lost_paths(scene: Scene) -> Words:
+def _lost_paths(scene: Scene) -> Iterator[Finding]:
     for name in (*scene.vendor.paths, "CC"):
         names = (f"APPTAINERENV_{name}", f"SINGULARITYENV_{name}", name)
         value = next(filter(None, map(scene.environ.get, names)), "")
         path = value.partition(" ")[0] if name == "CC" else value  # a command, which may have options
         if path.startswith("/") and scene.lacks(path):
-            yield name, one_line(path)
-
-
-# Whether it concerns a container and not the node alone, severity, topic, the check, and what, why and remedy, with
-# places for the words that the check yields for each finding.
-_NEEDS: tuple[tuple[bool, str, str, Callable[[Scene], Words], str, str, str], ...] = (
-    (
-        *(False, PROBLEM, "GPU devices", _missing_devices),
-        "this host has no {0}",
-        "programs find no GPU in containers until a program on the host makes it",
-        "as root, at each boot: {1}",
-    ),
-    (
-        *(False, PROBLEM, "GPU devices", _closed_devices),
-        "this user can open none of {0}",
-        "programs find no GPU, although tools may list them",
-        "join the group of the devices, often render or video: ls -l {1}",
-    ),
-    (
-        *(True, NOTE, "driver libraries", _own_drivers),
-        "the image has some of its own: {0}",
-        "they fit one driver only; where they come before the host's, programs find no GPU",
-        "leave PREPEND_LD_LIBRARY_PATH as the module sets it, or use an image without them",
-    ),
-    (
-        *(True, WARNING, "InfiniBand", _no_verbs),
-        "this host has {0}, and the image has {1} but no libibverbs",
-        "{1} uses TCP between nodes, which is much slower, unless bind paths bring that",
-        "use an image with rdma-core (Debian: libibverbs1 and ibverbs-providers)",
-    ),
-    (
-        *(True, WARNING, "variables", _lost_paths),
-        "{0} of this shell names '{1}', which the container lacks",
-        "programs in it that read {0} fail; it may replace the image's own value",
-        "unset {0}, or unload the host's module that sets it",
-    ),
-)
+            yield Finding(
+                WARNING,
+                "variables",
+                f"{name} of this shell names '{one_line(path)}', which the container lacks",
+                f"programs in it that read {name} fail; it may replace the image's own value",
+                f"unset {name}, or unload the host's module that sets it",
+            )
