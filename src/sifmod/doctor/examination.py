@@ -25,7 +25,7 @@ from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import ImageError, RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.architecture import why_not_here
-from sifmod.host.features import feature_states, sources
+from sifmod.host.features import bound, feature_states
 from sifmod.host.gpus import HostGpus, described_gpus, host_gpus
 from sifmod.host.runtime import Release, find_runtime, has_minimal_dev, release_here
 from sifmod.host.versions import host_versions
@@ -276,7 +276,7 @@ def _of_features(target: Target, site: Site, *, without: str = "") -> Iterator[B
         name = state.feature.name
         if not state.problem and name in in_use and name not in (names.MPI_FEATURE, without):
             for bind in (*state.feature.binds, *state.feature.optional_binds):
-                yield from (Bind(path, path) for path in sources(bind))
+                yield from (Bind(path, path) for path in bound(bind))
 
 
 def _features(item: Installation, site: Site) -> Iterator[Finding]:

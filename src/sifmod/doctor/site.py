@@ -17,7 +17,7 @@ from sifmod.container.bind import Bind, is_bindable
 from sifmod.errors import CommandError, RuntimeMissingError, SiteError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.command import ask, run
-from sifmod.host.features import feature_states, sources
+from sifmod.host.features import bound, feature_states
 from sifmod.host.files import content_of
 from sifmod.host.owners import problem_of_way
 from sifmod.host.runtime import find_runtime
@@ -131,7 +131,7 @@ def _unseen(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
     except OSError:
         return
     inner = [_container_home(environ), *(bind.source for bind in (*site.binds, *site.optional_binds))]
-    inner += [path for one in site.feature.values() for bind in one.binds for path in sources(bind)]
+    inner += [path for one in site.feature.values() for bind in one.binds for path in bound(bind)]
     found: dict[str, str] = {}
     for device, place, kind, *_more in filter(lambda fields: len(fields) > 2, map(str.split, lines)):
         path = Path(mount_point(place))
@@ -177,7 +177,7 @@ def _features(settings: Settings) -> Iterator[Finding]:
                 str(settings.origins.get(f"{topic}.binds", "")),
             )
         if not state.missing:
-            count = sum(len(sources(bind)) for bind in (*feature.binds, *feature.optional_binds))
+            count = sum(len(bound(bind)) for bind in (*feature.binds, *feature.optional_binds))
             use = "by default" if feature.name in site.default_features else "if asked for"
             yield Finding(OK, topic, f"{title}: used here {use}, with {counted(count, 'bind path')}")
 

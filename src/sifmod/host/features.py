@@ -37,7 +37,7 @@ def feature_states(site: Site) -> tuple[FeatureState, ...]:
 
 def _state(feature: Feature) -> FeatureState:
     why_not = ", ".join(_unmet(feature))
-    missing = () if why_not else tuple(_source(bind) for bind in feature.binds if not sources(bind))
+    missing = () if why_not else tuple(_source(bind) for bind in feature.binds if not bound(bind))
     return FeatureState(feature, why_not, missing)
 
 
@@ -70,11 +70,6 @@ def bound(bind: Union[Bind, BindPattern]) -> Mapping[str, str]:
         if os.path.exists(path) and not re.search(UNMATCHED, path):  # noqa: PTH110 - likewise
             bound[path] = f"{bind.folder}{posixpath.basename(path)}" if bind.folder else path
     return bound
-
-
-def sources(bind: Union[Bind, BindPattern]) -> tuple[str, ...]:
-    """Return the paths of this node that a bind path is for; empty if there is none."""
-    return tuple(bound(bind))
 
 
 def _source(bind: Union[Bind, BindPattern]) -> str:

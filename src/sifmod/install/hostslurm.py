@@ -15,7 +15,7 @@ from sifmod.container.bind import Bind, is_bindable
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import CommandError, ParameterError, SifmodError
 from sifmod.host.command import LOOK, run
-from sifmod.host.features import sources
+from sifmod.host.features import bound
 from sifmod.host.files import content_of
 from sifmod.image.elf import read_library
 from sifmod.image.files import SandboxFiles
@@ -279,7 +279,7 @@ def _service(name: str) -> str:
 def slurm_misfit(site: Site, image: Inspection) -> str:
     """Return why an image can't use the Slurm that a site binds; empty if it may, or if none is seen on this host."""
     feature = site.feature.get(names.SLURM_FEATURE)
-    needed = glibc_of(source for bind in feature.binds for source in sources(bind)) if feature else ""
+    needed = glibc_of(source for bind in feature.binds for source in bound(bind)) if feature else ""
     problem = glibc_problem(needed, image.libc)
     return f"Slurm of the host {problem}" if problem else ""
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies
 
 from sifmod.container.bind import BindPattern
 from sifmod.container.spec import ContainerSpec
-from sifmod.host.features import feature_states, sources
+from sifmod.host.features import bound, feature_states
 from sifmod.render.helptext import feature_rows
 from sifmod.site.feature import Feature, chosen
 from sifmod.site.settings import Site, load_site
@@ -352,7 +352,7 @@ def test_a_pattern_has_the_same_matches_everywhere(
         with contextlib.suppress(ValueError):
             binds.append(BindPattern.parse(f"{folder}/{pattern}"))
     site = a_site(default_features=("x",), feature={"x": Feature("x", optional_binds=tuple(binds))})
-    expected = {path for bind in binds for path in sources(bind)}
+    expected = {path for bind in binds for path in bound(bind)}
     for found in (
         load(installed, site, syntax="Lua"),
         load(installed, site, syntax="Tcl"),
