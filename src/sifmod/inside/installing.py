@@ -297,12 +297,8 @@ def advise(arguments: "list[str]", held: "dict[str, str]") -> None:
 # --- uv: stubs
 
 
-class Package:
-    """A package below the environment."""
-
-    def __init__(self, version: str, path: str) -> None:
-        """Note its version, and the path of its metadata; empty if that is not known."""
-        self.version, self.path = version, path
+# A package below the environment; the path is that of its metadata, empty if that is not known.
+Package = collections.namedtuple("Package", "version path")
 
 
 def versions_in(folder: str) -> "dict[str, str]":
