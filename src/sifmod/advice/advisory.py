@@ -15,7 +15,6 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from sifmod.advice.subject import Subject
-from sifmod.finding import PROBLEM
 
 Ranges = Mapping[str, SpecifierSet]
 
@@ -88,11 +87,6 @@ class Advisory:
     # the remedy for machines: the values of variables in the container; None for one that must not be set
     variables: Mapping[str, Optional[str]] = field(default_factory=dict)
     match: Match = field(default_factory=Match)
-
-    @property
-    def is_severe(self) -> bool:
-        """Whether users must see it before they run anything."""
-        return self.severity == PROBLEM
 
     @property
     def sentences(self) -> str:

@@ -95,7 +95,8 @@ def convert(
 
     def convert_one(source: Union[Path, str]) -> tuple[Converted, Optional[Path]]:
         if registry:
-            result = _from_registry(str(source), registry, site, full_name=full_name)
+            name, _colon, of_recipe = recipe.partition(":")
+            result: Converted = convert_recipe(find_recipe(registry, name), site, tag=of_recipe, full_name=full_name)
         else:
             result = _converted(Path(source), site, done, tag=tag, full_name=full_name)
         target = output / result.file_name if output and output.is_dir() else output
@@ -163,11 +164,6 @@ def _check_usage(
 
 def _is_recipe(file: Path) -> bool:
     return file.suffix in (".yaml", ".yml")
-
-
-def _from_registry(recipe: str, registry: Path, site: Site, *, full_name: bool) -> Converted:
-    name, _colon, tag = recipe.partition(":")
-    return convert_recipe(find_recipe(registry, name), site, tag=tag, full_name=full_name)
 
 
 def _converted(file: Path, site: Site, done: dict[str, Path], *, tag: str, full_name: bool) -> Converted:

@@ -114,7 +114,7 @@ def describe(item: Installation, *, fast: bool) -> dict[str, Any]:
             "path": str(item.image),
             "size": manifest.image_size,
             "is_there": item.has_image,
-            "in_installation": item.has_own_image,
+            "in_installation": manifest.image in manifest.files,
             "sha256": manifest.image_sha256,
             "source": manifest.image_source,
             "origin": manifest.image_origin,

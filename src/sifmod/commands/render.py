@@ -79,7 +79,9 @@ def render(
         if as_json:
             echo_json({"installation": str(installdir), "notes": list(made.notes), "diff": lines})
         else:
-            _echo_diff(lines)
+            colours = {"-": "red", "+": "green", "@": "cyan"}
+            for line in lines:
+                echo_whole(line, colour=colours.get(line[:1]))
         sys.exit(1 if lines else 0)
     if output:
         _write(found, made, output)
@@ -108,9 +110,3 @@ def _write(found: Evaluated, made: Preview, output: Path) -> None:
 def _echo_file(path: str, text: str) -> None:
     echo(f"==> {path} <==", bold=True)
     echo_whole(text)
-
-
-def _echo_diff(lines: list[str]) -> None:
-    colours = {"-": "red", "+": "green", "@": "cyan"}
-    for line in lines:
-        echo_whole(line, colour=colours.get(line[:1]))

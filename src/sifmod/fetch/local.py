@@ -46,7 +46,7 @@ def local_source(uri: ImageUri, digest: str, folder: Path) -> str:
     if uri.scheme == DOCKER_DAEMON:
         return f"{uri.scheme}:{digest or _name(uri)}"
     reader, archive = _reader(uri), folder / "image.tar"
-    done = run([reader, "push", "--format", "oci", _hexadecimal(digest), f"oci-archive:{archive}:image"])
+    done = run([reader, "push", "--format", "oci", digest.partition(":")[2], f"oci-archive:{archive}:image"])
     if done.status:
         raise ImageError(
             f"writing {uri.text} as an archive into '{folder}' failed; {reader.name}'s last lines: {done.last_lines}"
@@ -58,10 +58,6 @@ def _name(uri: ImageUri) -> str:
     return f"{uri.repository}:{uri.tag}"
 
 
-def _hexadecimal(digest: str) -> str:
-    return digest.partition(":")[2]
-
-
 def _missing(uri: ImageUri, where: str, look: str) -> ImageError:
     what = f"image with the ID {uri.digest}" if uri.digest else f"image {_name(uri)}"
     again = ", or it was built again and has another ID" if uri.digest else ""
@@ -70,7 +66,7 @@ def _missing(uri: ImageUri, where: str, look: str) -> ImageError:
 
 def _storage_digest(uri: ImageUri) -> str:
     reader = _reader(uri)
-    wanted = _hexadecimal(uri.digest) or _name(uri)
+    wanted = uri.digest.partition(":")[2] or _name(uri)
     done = run([reader, *_READERS[reader.name], wanted], time_limit=LOOK)
     digest = done.stdout.strip().rpartition("sha256:")[2]
     if done.status == 0 and SHA256.fullmatch(digest):

@@ -87,17 +87,12 @@ def dpkg_packages(files: Files) -> tuple[dict[str, str], ...]:
     return tuple(one for one in paragraphs if one.get("Status", "").endswith(" installed") and "Package" in one)
 
 
-def apk_packages(files: Files) -> tuple[dict[str, str], ...]:
-    """Return name `P` and version `V` of each package of Alpine."""
-    text = files.text("/lib/apk/db/installed", limit=_PACKAGE_DATABASE)
-    paragraphs = (dict(re.findall(r"^([PV]):(\S.*)$", one, re.M)) for one in text.split("\n\n"))
-    return tuple(one for one in paragraphs if "P" in one)
-
-
 def system_packages(files: Files) -> dict[str, str]:
     """Return the versions of the packages of Debian, Ubuntu or Alpine, by name; RPM's database is not read."""
     packages = {one["Package"]: re.sub(r"^\d+:", "", one.get("Version", "")) for one in dpkg_packages(files)}
-    return {**packages, **{one["P"]: one["V"] for one in apk_packages(files) if "V" in one}}
+    text = files.text("/lib/apk/db/installed", limit=_PACKAGE_DATABASE)  # of Alpine: name `P` and version `V`
+    paragraphs = (dict(re.findall(r"^([PV]):(\S.*)$", one, re.M)) for one in text.split("\n\n"))
+    return {**packages, **{one["P"]: one["V"] for one in paragraphs if "P" in one and "V" in one}}
 
 
 def listed_packages(files: Files) -> tuple[tuple[str, str], ...]:

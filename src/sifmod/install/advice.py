@@ -69,12 +69,8 @@ def container_subject(
         labels=image.labels,
         packages=(*pythons, *image.packages),
         libraries=tuple((one.name, one.version) for one in image.components),
-        built=_day(image.created),
+        built=date(*time.gmtime(image.created)[:3]) if 0 < image.created < 1 << 35 else None,
     )
-
-
-def _day(seconds: int) -> Optional[date]:
-    return date(*time.gmtime(seconds)[:3]) if 0 < seconds < 1 << 35 else None
 
 
 def about(advisories: Iterable[Advisory], subject: Subject) -> Iterator[Advisory]:

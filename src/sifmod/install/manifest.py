@@ -243,17 +243,12 @@ def _check_findings(manifest: Manifest) -> None:
         check_variable(name, value)
 
 
-def _is_path(path: str) -> bool:
-    """Return whether a path stays in its folder, and on a line of a message or a job script."""
-    return path.isprintable() and not path_problem(path)
-
-
 # What texts of a manifest, or of one of its bases, must be; they may be empty.
 _FORMS: Mapping[str, Callable[[str], object]] = MappingProxyType(
     {
         "module": MODULE_NAME.fullmatch,
         "full_module": MODULE_NAME.fullmatch,
-        "name": lambda text: _is_path(text) and "/" not in text,
+        "name": lambda text: text.isprintable() and not path_problem(text) and "/" not in text,
         "version": str.isprintable,
         "install_subdir": lambda text: not path_problem(text),
         "image_labels": lambda text: text.isascii() and len(text) <= MOST_LABELS,

@@ -78,11 +78,6 @@ class Installation:
         return image_of(self.root, self.manifest)
 
     @property
-    def has_own_image(self) -> bool:
-        """Whether the installation has an image of its own; it may have been deleted since."""
-        return self.manifest.image in self.manifest.files
-
-    @property
     def has_image(self) -> bool:
         """Whether the image exists, as far as this user can see."""
         is_there = os.path.isdir if self.manifest.is_unpacked else os.path.isfile

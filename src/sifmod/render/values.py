@@ -19,6 +19,7 @@ from sifmod.container.gpu import VENDORS
 from sifmod.container.runtime import APPTAINER, RUNTIMES, SYSTEM_FOLDERS, runtime_commands, squashfs_runtimes
 from sifmod.container.spec import ContainerSpec
 from sifmod.container.variables import is_for_host
+from sifmod.finding import PROBLEM
 from sifmod.image import sif, superblock
 from sifmod.image.unpacked import LABELS, MOST_LABELS
 from sifmod.inside.installers import AS_MODULE, OTHERS
@@ -463,7 +464,7 @@ def _shown_at_load(spec: ContainerSpec, site: Site) -> Iterator[Values]:
         others = {name: value for name, value in advisory.variables.items() if name not in settings}
         is_spoilt = any(settings[name] != value for name, value in advisory.variables.items() if name in settings)
         is_applied = bool(advisory.variables) and not others and not is_spoilt
-        if advisory.is_severe and not is_applied:
+        if advisory.severity == PROBLEM and not is_applied:
             yield {
                 "id": advisory.identifier,
                 "text": f"Known problem ({advisory.identifier}): {advisory.sentences}",

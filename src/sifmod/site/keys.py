@@ -307,10 +307,6 @@ def split(separator: str, text: str) -> list[str]:
     return [item for item in text.split(separator) if item]
 
 
-def _binds_of_variable(text: str) -> list[str]:
-    return [bind.argument for bind in Bind.parse_list(text)]
-
-
 FLAG = Kind("true or false", _flag, {"type": "boolean"}, _flag_of_variable)
 TEXT = Kind("string", read_text, {"type": "string"}, str)
 PATH = Kind(
@@ -332,7 +328,7 @@ BINDS = Kind(
     "list of bind paths",
     partial(read_items, check=read_bind),
     list_schema("^/"),
-    _binds_of_variable,
+    lambda text: [bind.argument for bind in Bind.parse_list(text)],
 )
 HOSTS = Kind(
     "list of `host:port`",

@@ -51,10 +51,6 @@ def check_path(text: str) -> str:
     return text
 
 
-def _health(value: Any) -> str:
-    return check_path(read_text(value))
-
-
 def _key_config(value: Any) -> str:
     text = read_text(value)
     if text and text.count("{key}") != 1:
@@ -117,7 +113,9 @@ class Server:
     model: tuple[str, ...] = described(_LIST, (), "Options that name the model; else it is the word after `serve`.")
     served: tuple[str, ...] = described(_LIST, (), "Options that name it otherwise for requests.")
     health: str = described(
-        Kind("path of a URL", _health, {"type": "string", "pattern": "^/"}), "/health", "Where it says if it is ready."
+        Kind("path of a URL", lambda value: check_path(read_text(value)), {"type": "string", "pattern": "^/"}),
+        "/health",
+        "Where it says if it is ready.",
     )
     several: str = described(_WORDS, "", "What is also added to the command on several nodes.")
     others: str = described(_WORDS, "", "What is also added to it on all nodes but the first.")

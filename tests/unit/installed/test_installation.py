@@ -41,7 +41,7 @@ def test_an_installation_knows_its_names_image_and_module_files(space: SoftwareS
     root = install("Demo/1.0-x")
     (found,) = find_installations(space).installations
     assert (found.name, found.version, found.root) == ("Demo", "1.0-x", root)
-    assert (found.image, found.has_own_image) == (root / "demo.sif", True)
+    assert found.image == root / "demo.sif"
     assert found.module_files == (
         space.modules / "all" / "Demo" / "1.0-x.lua",
         space.modules / "lang" / "Demo" / "1.0-x.lua",
@@ -69,7 +69,7 @@ def test_it_is_loaded_where_both_the_list_and_the_root_say_so(space: SoftwareSpa
 def test_an_image_that_is_used_in_place_is_where_it_was(space: SoftwareSpace, install: Install) -> None:
     install("Demo/1", files=(names.MANIFEST,))
     (found,) = find_installations(space).installations
-    assert (str(found.image), found.has_own_image) == ("/images/demo.sif", False)
+    assert str(found.image) == "/images/demo.sif"
 
 
 def test_a_module_without_a_suffix_is_a_tcl_one(space: SoftwareSpace, install: Install) -> None:
