@@ -132,7 +132,7 @@ def put(installed: Installed, driver: str, compat: str, card: str) -> None:
 
 def in_front(printed: str) -> str:
     """Return what comes before the host's libraries, which Apptainer brings."""
-    path = printed.splitlines()[0].split(":")
+    path = printed.rstrip("\n").rpartition("\n")[0].split(":")  # an empty line may have been stripped
     return ":".join(path[: path.index(HOST)]) if HOST in path else ":".join(path)
 
 
